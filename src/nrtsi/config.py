@@ -1,0 +1,237 @@
+"""Settings of the network, the order of imputation and training, and the named presets."""
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from nrtsi.errors import InputError
+
+__all__ = [
+    "PRESETS",
+    "SETTINGS",
+    "ModelConfig",
+    "Preset",
+    "ScheduleConfig",
+    "TrainConfig",
+    "preset_for",
+    "schedule_for",
+    "validated",
+]
+
+SETTINGS = ("auto", "regular", "irregular", "stochastic", "partial", "all", "smallest")
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ModelConfig(_Config):
+    """Size, inputs and output of the set transformer."""
+
+    width: PositiveInt = 64
+    """Channels of every token inside the encoder."""
+
+    blocks: PositiveInt = 4
+    """Self-attention blocks."""
+
+    heads: PositiveInt = 2
+    """Attention heads."""
+
+    head_size: PositiveInt = 32
+    """Channels of a head's keys, queries and values; heads × head_size need not equal width."""
+
+    feed_forward: PositiveInt = 128
+    """Channels inside a feed-forward layer."""
+
+    time_channels: PositiveInt = 8
+    """Channels of the time encoding (τ)."""
+
+    time_scale: PositiveFloat = 100.0
+    """Slowest scale of the time encoding, in units (ν)."""
+
+    window: PositiveInt | None = 16
+    """Known points a target can read, half of them on each side; None: all of the series."""
+
+    head: Literal["point", "gaussian"] = "gaussian"
+    """A single guess, or a normal distribution for every cell."""
+
+    encode_targets: bool = True
+    """Encode known and target points together (S ∪ G); False: known points alone, targets
+    cross-attend."""
+
+    per_level: bool = False
+    """One network for each level, the finest trained first; False: one network for all."""
+
+    relative: bool = True
+    """Attention also reads differences of time, in units of the gap (rotary)."""
+
+    normalise: bool = True
+    """RMS norm before every layer."""
+
+    neighbours: bool = True
+    """Every token also carries the step to the nearest known values before and after it."""
+
+    residual: bool = True
+    """Predict the difference to linear interpolation rather than the value."""
+
+    @model_validator(mode="after")
+    def _pairs(self) -> "ModelConfig":
+        for name in ("time_channels", "head_size"):
+            if getattr(self, name) % 2:
+                raise ValueError(f"{name} must be even, got {getattr(self, name)}")
+        if self.time_channels < 4:
+            raise ValueError(f"time_channels must be at least 4, got {self.time_channels}")
+        return self
+
+
+class ScheduleConfig(_Config):
+    """Order of imputation."""
+
+    max_level: NonNegativeInt = 4
+    """Coarsest level (L); it reaches gaps of `2**max_level` units."""
+
+    order: Literal["widest", "smallest", "all"] = "widest"
+    """Widest gap first; the other two are the paper's ablations."""
+
+    band: NonNegativeFloat = 0.0
+    """Gaps this close to the widest, and of its level, go together (Δ); 0 on a regular grid."""
+
+    one_by_one_above: PositiveFloat | None = None
+    """Wider gaps than this are drawn one point at a time (stochastic series)."""
+
+    @model_validator(mode="after")
+    def _threshold_within_reach(self) -> "ScheduleConfig":
+        if self.one_by_one_above is not None and self.one_by_one_above > 2**self.max_level:
+            raise ValueError(
+                f"one_by_one_above must not exceed 2**max_level, "
+                f"got {self.one_by_one_above:g} and max_level={self.max_level}"
+            )
+        return self
+
+
+class TrainConfig(_Config):
+    """How a network learns."""
+
+    optimizer: Literal["muon", "adam"] = "muon"
+    """Muon for the matrices inside the encoder and Adam for the rest, or Adam for all."""
+
+    learning_rate: PositiveFloat = 4e-3
+    """Peak learning rate."""
+
+    decay: Literal["budget", "plateau"] = "budget"
+    """Lower the rate as the budget is used up, or only when the validation loss stands still."""
+
+    plateau_factor: PositiveFloat = 0.3
+    """What the rate is multiplied by after `patience` validations without a better loss."""
+
+    patience: PositiveInt = 20
+    """Validations without a better loss before the rate is lowered."""
+
+    plateaus: PositiveInt = 3
+    """Training stops early at this plateau."""
+
+    batch: PositiveInt = 128
+    """Windows in a step of the optimizer."""
+
+    validate_every: PositiveInt = 50
+    """Steps from one validation, and one checkpoint, to the next."""
+
+    validation: PositiveFloat = 0.1
+    """Share of the data held out for validation."""
+
+
+class Preset(_Config):
+    """A model with the training that suits it."""
+
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+
+
+PRESETS: dict[str, Preset] = {
+    "tiny": Preset(
+        model=ModelConfig(width=16, blocks=1, heads=1, head_size=16, feed_forward=32, window=8),
+        train=TrainConfig(batch=32, validate_every=10),
+    ),
+    "small": Preset(
+        model=ModelConfig(width=48, blocks=3, heads=2, head_size=24, feed_forward=96),
+    ),
+    "base": Preset(),
+    "large": Preset(
+        model=ModelConfig(
+            width=96, blocks=6, heads=3, head_size=32, feed_forward=192, window=24
+        ),
+    ),
+    "paper": Preset(
+        model=ModelConfig(
+            width=1024,
+            blocks=8,
+            heads=12,
+            head_size=128,
+            feed_forward=2048,
+            window=None,
+            head="point",
+            per_level=True,
+            relative=False,
+            normalise=False,
+            neighbours=False,
+            residual=False,
+        ),
+        train=TrainConfig(
+            optimizer="adam", learning_rate=1e-4, decay="plateau", plateau_factor=0.1, plateaus=2
+        ),
+    ),
+}
+
+
+def preset_for(name: str | None, budget: float | None) -> str:
+    """The name of the preset to use: the caller's, or one that suits `budget` seconds.
+
+    >>> preset_for(None, 60.0), preset_for(None, 5.0), preset_for("paper", 5.0)
+    ('base', 'small', 'paper')
+    """
+    if name is None:
+        if budget is None or 15 <= budget <= 1800:
+            return "base"
+        return "small" if budget < 15 else "large"
+    if name not in PRESETS:
+        raise InputError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+    return name
+
+
+def schedule_for(setting: str, *, regular: bool, max_level: int = 4) -> ScheduleConfig:
+    """The order of imputation that a setting means, on a regular grid or off it."""
+    if setting not in SETTINGS:
+        raise InputError(f"setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
+    on_grid = setting == "regular" or (setting != "irregular" and regular)
+    fields: dict[str, Any] = {"max_level": max_level, "band": 0.0 if on_grid else 1.0}
+    if setting in ("all", "smallest"):
+        fields["order"] = setting
+    if setting == "stochastic":
+        fields["one_by_one_above"] = min(4.0, 2.0**max_level)
+    return validated(ScheduleConfig, fields)
+
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+def validated(kind: type[ConfigT], fields: dict[str, Any]) -> ConfigT:
+    """Builds a config, turning pydantic's report into one line.
+
+    Raises:
+        InputError: A field is unknown, or its value is out of range.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or kind.__name__
+        raise InputError(f"{name}: {first['msg']}, got {first['input']!r}") from error

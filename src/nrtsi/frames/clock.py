@@ -1,0 +1,180 @@
+"""`Clock`: the caller's times as float units, and durations such as "1h30m"."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from nrtsi.errors import InputError
+from nrtsi.frames.times import Times, spacings
+
+__all__ = ["Clock", "duration"]
+
+_SECOND = 1_000_000_000  # nanoseconds
+_DAY = 86_400.0  # seconds
+_PERIODS = (_DAY, 7 * _DAY, 365.2425 * _DAY)
+
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": _DAY,
+    "w": 7 * _DAY,
+}
+_NUMBER = r"\d+(?:\.\d+)?|\.\d+"
+_PART = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
+_PLAIN = re.compile(rf"\s*(?:{_NUMBER})\s*")
+
+
+def duration(text: str | float) -> float:
+    """Seconds in a duration; a plain number is seconds already, "m" and "min" are minutes.
+
+    Raises:
+        InputError: The text is no duration, or the duration is not positive.
+
+    >>> duration("1h30m"), duration("15min"), duration(90)
+    (5400.0, 900.0, 90.0)
+    """
+    seconds = _seconds(text.casefold()) if isinstance(text, str) else _plain(text)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InputError(
+            f"a duration must be a positive number of seconds or a text such as '90s', '15min', "
+            f"'1h', '2d' or '1h30m', got {text!r}; write it in one of these ways"
+        )
+    return seconds
+
+
+def _plain(number: Any) -> float:
+    if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+        return math.nan
+    return float(number)
+
+
+def _seconds(text: str) -> float:
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text) or any(unit not in _SECONDS for _, unit in parts):
+        return math.nan
+    return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Turns the caller's times into float units; stored in the model file."""
+
+    kind: Literal["datetime", "number"]
+    """Whether the caller's times are points in time, or plain numbers (row numbers are)."""
+
+    origin: int
+    """Time 0: nanoseconds since 1970 (UTC) for datetimes, always 0 for numbers."""
+
+    unit: float
+    """Length of a unit: nanoseconds for datetimes, the caller's own measure for numbers."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The clock as a dictionary of plain values."""
+        return {"kind": self.kind, "origin": self.origin, "unit": self.unit}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Clock":
+        """The clock that `to_json` described.
+
+        >>> clock = Clock("datetime", 0, 3.6e12)
+        >>> Clock.from_json(clock.to_json()) == clock
+        True
+        """
+        kind, unit = record["kind"], float(record["unit"])
+        if kind not in ("datetime", "number") or not (math.isfinite(unit) and unit > 0):
+            raise InputError(
+                f"a clock must be of kind 'datetime' or 'number' and have a positive unit, "
+                f"got {dict(record)!r}; save the model again"
+            )
+        return cls(kind, int(record["origin"]), unit)
+
+    @classmethod
+    def fit(cls, times: Times, owner: np.ndarray, unit: float | str | None) -> "Clock":
+        """The clock of these times (sorted inside each owner), the median spacing being its unit."""
+        length = _named_unit(unit, times.kind) if unit is not None else _median(times, owner)
+        origin = int(times.ticks.min()) * times.tick if times.kind == "datetime" else 0
+        return cls(times.kind, origin, length)
+
+    def units(self, times: Times) -> Float[np.ndarray, " row"]:
+        """Times in units from the origin.
+
+        Raises:
+            InputError: The times are of the other kind.
+        """
+        if times.kind != self.kind:
+            raise InputError(
+                f"times must be {_KIND[self.kind]}, as in the data the model was fitted on, "
+                f"got {_KIND[times.kind]}; convert them, or fit again"
+            )
+        if self.kind == "number":
+            return times.ticks.astype(np.float64) / self.unit
+        whole, rest = divmod(self.origin, times.tick)
+        return (_less(times.ticks, whole) * times.tick - rest) / self.unit
+
+    def periods(self) -> tuple[float, ...]:
+        """Day, week and year in units, those longer than two units; none for plain numbers.
+
+        >>> Clock("datetime", 0, 6 * 3600e9).periods()
+        (4.0, 28.0, 1460.97)
+        """
+        if self.kind == "number":
+            return ()
+        lengths = (period * _SECOND / self.unit for period in _PERIODS)
+        return tuple(length for length in lengths if length > 2)
+
+
+_KIND = {"datetime": "datetimes", "number": "plain numbers"}
+
+
+def _less(ticks: np.ndarray, origin: int) -> Float[np.ndarray, " row"]:
+    # Nanoseconds over more than 292 years apart do not fit in 64 bits; floats do.
+    reach = max(abs(int(ticks.min()) - origin), abs(int(ticks.max()) - origin)) if ticks.size else 0
+    if reach >= 2**63 or abs(origin) >= 2**63:
+        return ticks.astype(np.float64) - float(origin)
+    return (ticks - origin).astype(np.float64)
+
+
+def _median(times: Times, owner: np.ndarray) -> float:
+    steps = spacings(times, owner)
+    if steps.size:
+        return float(np.median(steps)) * times.tick
+    # Nothing to measure: a second is a sane scale for points in time, a nanosecond is not.
+    return float(_SECOND) if times.kind == "datetime" else 1.0
+
+
+def _named_unit(unit: float | str, kind: str) -> float:
+    if kind == "datetime":
+        if not isinstance(unit, str):
+            raise InputError(
+                f"unit must be a duration such as '1h' where times are datetimes, got {unit!r}; "
+                f"say what the number measures, e.g. '{unit}s'"
+            )
+        return duration(unit) * _SECOND
+    return number_step(unit, "unit")
+
+
+def number_step(step: float | str, what: str) -> float:
+    """A positive length on a clock of plain numbers; text is read as a number."""
+    try:
+        length = math.nan if isinstance(step, bool) else float(step)
+    except (TypeError, ValueError):
+        length = math.nan
+    if not (math.isfinite(length) and length > 0):
+        raise InputError(
+            f"{what} must be a positive number where times are plain numbers, got {step!r}; "
+            f"give it in the measure of the time column"
+        )
+    return length

@@ -1,0 +1,103 @@
+"""The caller's frame behind narwhals: opening it, and columns as Arrow data."""
+
+import datetime
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+from narwhals.exceptions import DuplicateError
+
+from nrtsi.errors import InputError
+
+__all__ = ["arrow_list", "arrow_of", "frame_of", "time_index"]
+
+
+def frame_of(data: Any) -> nw.DataFrame[Any]:
+    """The caller's frame behind narwhals.
+
+    Raises:
+        InputError: The data is no frame, or lazy, or names two columns alike.
+    """
+    try:
+        frame = nw.from_native(data, pass_through=True, allow_series=True)
+        if isinstance(frame, nw.DataFrame):
+            names = frame.columns
+    except DuplicateError:
+        raise InputError(
+            "column names must be unique, got the same name more than once; rename the columns"
+        ) from None
+    if isinstance(frame, nw.LazyFrame):
+        raise InputError(
+            f"data must be in memory, got the lazy {_type(data)}; collect it first (.collect())"
+        )
+    if isinstance(frame, nw.Series):
+        raise InputError(
+            f"data must be a frame, got the single column {_type(data)}; make it one (.to_frame())"
+        )
+    if not isinstance(frame, nw.DataFrame):
+        raise InputError(
+            f"data must be a pandas, polars or pyarrow table or a numpy array of shape "
+            f"(step, dim) or (series, step, dim), got {_type(data)}; convert it"
+        )
+    if any(isinstance(name, tuple) for name in names):
+        raise InputError(
+            f"column names must be plain, got the nested {names[0]!r}; flatten the columns"
+        )
+    if len(frame) == 0:
+        raise InputError("data must have at least one row, got an empty table; give it rows")
+    return frame
+
+
+def _type(data: Any) -> str:
+    return f"{type(data).__module__.split('.')[0]}.{type(data).__qualname__}"
+
+
+def time_index(frame: nw.DataFrame[Any]) -> nw.Series[Any] | None:
+    """The datetime index of a pandas frame as a column; None for other frames."""
+    index = nw.maybe_get_index(frame)
+    if index is None or not hasattr(index, "to_series"):
+        return None
+    moments = nw.from_native(index.to_series(index=range(len(index))), series_only=True)
+    return moments if isinstance(moments.dtype, nw.Datetime) else None
+
+
+def arrow_of(column: nw.Series[Any], what: str) -> Any:
+    """A column as Arrow data; `what` names it in messages.
+
+    Raises:
+        InputError: The column mixes types.
+    """
+    if isinstance(column.dtype, nw.Object):
+        return arrow_list(column.to_list(), what)
+    return column.to_arrow()
+
+
+def arrow_list(items: Any, what: str) -> Any:
+    """Python values or a numpy array as Arrow data.
+
+    Raises:
+        InputError: The values are of several kinds.
+    """
+    if not isinstance(items, np.ndarray) or items.dtype == object:
+        items = list(items)
+        kinds = {_kind(item) for item in items} - {""}
+        if len(kinds) > 1:
+            raise _mixed(what, " and ".join(sorted(kinds)))
+    try:
+        return pa.array(items, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise _mixed(what, str(error).splitlines()[0]) from None
+
+
+def _mixed(what: str, found: str) -> InputError:
+    return InputError(f"{what} must hold values of one type, got {found}; convert it to one")
+
+
+def _kind(item: Any) -> str:
+    """What Arrow would silently unify and lose: the hour of a datetime among dates, a zone."""
+    if isinstance(item, datetime.datetime):
+        if item != item:  # a missing moment (pandas)
+            return ""
+        return "naive datetimes" if item.tzinfo is None else "datetimes with a zone"
+    return "dates" if isinstance(item, datetime.date) else ""

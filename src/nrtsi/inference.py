@@ -1,0 +1,113 @@
+"""Carries out a plan: gather what is known, ask the network, fill in what it says."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.events import ImputeStep, Listener
+from nrtsi.model.rows import RowNetwork
+from nrtsi.model.tokens import Layout, tokens
+from nrtsi.schedule.plan import Step, plan
+from nrtsi.series import SeriesSet
+from nrtsi.windows import Padded, windows
+
+__all__ = ["Engine", "noise"]
+
+# Attention weights, and rows, worked on at once: what bounds memory, whatever the data.
+WEIGHTS = 2**20
+ROWS = 2**20
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Trained networks with the order they are asked in."""
+
+    networks: Sequence[RowNetwork]
+    """One for each level, the finest first; or a single one for all levels."""
+
+    model: ModelConfig
+    layout: Layout
+    schedule: ScheduleConfig
+
+    def fill(
+        self,
+        series: SeriesSet,
+        *,
+        draw: Float[np.ndarray, "row dim"] | None = None,
+        listener: Listener | None = None,
+    ) -> Float[np.ndarray, "row dim"]:
+        """Every value of `series`, known or imputed: the mean, or the draw that noise stands for."""
+        values, done = [], 0
+        for batch in series.batches(ROWS):
+            own = None if draw is None else draw[done : done + batch.rows]
+            share = (done / series.rows, batch.rows / series.rows)
+            values.append(self._fill(batch, own, _part_of(listener, *share)))
+            done += batch.rows
+        return np.concatenate(values) if values else series.value
+
+    def _fill(
+        self, series: SeriesSet, draw: np.ndarray | None, listener: Listener | None
+    ) -> Float[np.ndarray, "row dim"]:
+        state = replace(series, value=series.value.copy(), observed=series.observed.copy())
+        left = total = int((~series.observed.all(axis=1)).sum())
+        for step in plan(series, self.schedule):
+            for rows, values in self._ask(state, step, draw):
+                unknown = ~state.observed[rows]
+                state.value[rows] = np.where(unknown, values, state.value[rows])
+            state.observed[step.rows] = True
+            left -= step.rows.size
+            if listener is not None:
+                listener(ImputeStep(int(step.level.max()), 1 - left / total))
+        return state.value
+
+    def _ask(
+        self, state: SeriesSet, step: Step, draw: np.ndarray | None
+    ) -> list[tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target dim"]]]:
+        """The answers to one step; a list, because nothing is filled in before all are known."""
+        gap, level = np.zeros(state.rows), np.zeros(state.rows, dtype=np.int64)
+        gap[step.rows], level[step.rows] = step.gap, step.level
+        answers = []
+        for network, padded in self._questions(state, step):
+            asked = tokens(state, padded, gap, level, self.layout, self.model)
+            with torch.inference_mode():
+                prediction = network(asked.to(network.device))
+            if draw is None:
+                values = prediction.mean
+            else:
+                own = torch.from_numpy(draw[padded.target].astype(np.float32))
+                values = prediction.draw(own.to(network.device))
+            rows = padded.target[padded.target_valid]
+            answers.append((rows, values.cpu().numpy()[padded.target_valid].astype(np.float64)))
+        return answers
+
+    def _questions(self, state: SeriesSet, step: Step) -> Iterator[tuple[RowNetwork, Padded]]:
+        sources = np.flatnonzero(step.sources)
+        for index, network in enumerate(self.networks):
+            rows = step.rows if len(self.networks) == 1 else step.rows[step.level == index]
+            if rows.size:
+                parts = windows(sources, rows, state.start, self.model.window)
+                for padded in parts.batches(WEIGHTS):
+                    yield network, padded
+
+
+def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:
+    """Standard normal numbers for every cell, from a generator of each series' own.
+
+    They depend on the seed, the number of the draw and the series' key; not on the other series.
+    """
+    parts = [
+        np.random.default_rng([seed, draw, *key.encode()]).standard_normal((length, series.dims))
+        for key, length in zip(series.keys, series.length, strict=True)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, series.dims))
+
+
+def _part_of(listener: Listener | None, done: float, share: float) -> Listener | None:
+    """A listener to which a part of the work is the whole."""
+    if listener is None:
+        return None
+    return lambda event: listener(replace(event, fraction=done + share * event.fraction))

@@ -1,0 +1,78 @@
+"""Attention over the union of a known set and a target set."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+__all__ = ["SetAttention", "may_attend", "rotate"]
+
+# Periods of the rotary angles, in gaps: from neighbours in time to the reach of a wide window.
+SHORTEST, LONGEST = 2.5, 400.0
+
+
+def may_attend(valid: Bool[Tensor, "window set"], obs: int) -> Bool[Tensor, "window set set"]:
+    """True where the row may read the column, in sets of `obs` known tokens and then targets.
+
+    Every token reads the known tokens and itself; known tokens also read the targets, so that they
+    know what is asked. A target never reads another target directly, unless nothing is known.
+    """
+    size = valid.shape[1]
+    attend = valid.unsqueeze(1).repeat(1, size, 1)
+    alone = ~valid[:, :obs].any(dim=1)
+    attend[:, obs:, obs:] &= alone[:, None, None]
+    return attend | torch.eye(size, dtype=torch.bool, device=valid.device)
+
+
+def rotate(
+    channels: Float[Tensor, "window head set size"], time: Float[Tensor, "window set"]
+) -> Float[Tensor, "window head set size"]:
+    """Turns pairs of channels by angles proportional to time.
+
+    The product of a query and a key turned so depends on the difference of their times only.
+    """
+    pairs = channels.shape[-1] // 2
+    step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
+    period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
+    angle = 2 * torch.pi * time[:, None, :, None] / period
+    cos, sin = angle.cos(), angle.sin()
+    first, second = channels[..., :pairs], channels[..., pairs:]
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+class SetAttention(nn.Module):
+    """Multi-head attention without positions: equivariant to the order of the set.
+
+    Args:
+        width: Channels of a token.
+        heads: Attention heads.
+        head_size: Channels of each head.
+        relative: Read differences of time as well.
+    """
+
+    def __init__(self, width: int, heads: int, head_size: int, *, relative: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.relative = relative
+        self.query = nn.Linear(width, heads * head_size, bias=False)
+        self.key = nn.Linear(width, heads * head_size, bias=False)
+        self.value = nn.Linear(width, heads * head_size, bias=False)
+        self.out = nn.Linear(heads * head_size, width, bias=False)
+
+    def forward(
+        self,
+        asking: Float[Tensor, "window asking width"],
+        asked: Float[Tensor, "window asked width"],
+        attend: Bool[Tensor, "window asking asked"],
+        time: Float[Tensor, "window asking"],
+        asked_time: Float[Tensor, "window asked"],
+    ) -> Float[Tensor, "window asking width"]:
+        """Mixes each asking token with the asked ones that `attend` lets it read."""
+        query, key, value = (
+            project(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for project, tokens in ((self.query, asking), (self.key, asked), (self.value, asked))
+        )  # each (window, head, set, head_size)
+        if self.relative:
+            query, key = rotate(query, time), rotate(key, asked_time)
+        mixed = scaled_dot_product_attention(query, key, value, attend.unsqueeze(1))
+        return self.out(mixed.transpose(1, 2).flatten(-2))

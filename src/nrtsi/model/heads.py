@@ -1,0 +1,126 @@
+"""What a network says of a cell: a single guess, or a distribution."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["Gaussian", "GaussianHead", "Point", "PointHead", "Prediction"]
+
+# Below this a cell that happens to fit exactly dominates the likelihood of a batch.
+SMALLEST_LOG_SCALE = -9.0
+
+
+class Prediction(Protocol):
+    """The one interface that training and inference know; a new head implements these five."""
+
+    @property
+    def mean(self) -> Float[Tensor, "*batch dim"]:
+        """Best single guess."""
+        ...
+
+    def moved(
+        self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
+    ) -> "Prediction":
+        """The same prediction for `shift + scale × cell`."""
+        ...
+
+    def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """The draw that standard normal `noise` stands for; a single guess returns its mean."""
+        ...
+
+    def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
+        """The value that a cell stays below with probability `level`."""
+        ...
+
+    def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Loss of every cell, unreduced: the caller knows which cells count."""
+        ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """A single guess for every cell."""
+
+    mean: Float[Tensor, "*batch dim"]
+
+    def moved(
+        self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
+    ) -> "Point":
+        """The same guess for `shift + scale × cell`."""
+        return Point(shift + scale * self.mean)
+
+    def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """The guess, whatever the noise."""
+        return self.mean
+
+    def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
+        """The guess, whatever the level."""
+        return self.mean
+
+    def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Squared error."""
+        return (truth - self.mean).square()
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """An independent normal distribution for every cell."""
+
+    mean: Float[Tensor, "*batch dim"]
+    log_scale: Float[Tensor, "*batch dim"]
+
+    def moved(
+        self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
+    ) -> "Gaussian":
+        """The same distribution for `shift + scale × cell`."""
+        return Gaussian(shift + scale * self.mean, self.log_scale + scale.log())
+
+    def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Mean plus scaled noise."""
+        return self.mean + self.log_scale.exp() * noise
+
+    def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
+        """Mean plus the standard normal's quantile, scaled."""
+        probability = torch.as_tensor(level, dtype=self.mean.dtype, device=self.mean.device)
+        return self.draw(torch.special.ndtri(probability).expand_as(self.mean))
+
+    def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Squared error for the mean, and for the scale the likelihood given that mean.
+
+        The likelihood alone would let a cell with a large scale excuse a poor mean.
+        """
+        error = truth - self.mean
+        standard = error.detach() * (-self.log_scale).exp()
+        return error.square() + self.log_scale + 0.5 * standard.square()
+
+
+class PointHead(nn.Module):
+    """Reads one guess a channel off a token."""
+
+    def __init__(self, width: int, dims: int) -> None:
+        super().__init__()
+        self.mean = nn.Linear(width, dims)
+
+    def forward(self, tokens: Float[Tensor, "*batch width"]) -> Point:
+        """Predicts a value per channel."""
+        return Point(self.mean(tokens))
+
+
+class GaussianHead(nn.Module):
+    """Reads a normal distribution a channel off a token.
+
+    The scale is read off a detached token, so that the encoder serves the mean alone.
+    """
+
+    def __init__(self, width: int, dims: int) -> None:
+        super().__init__()
+        self.mean = nn.Linear(width, dims)
+        self.scale = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, dims))
+
+    def forward(self, tokens: Float[Tensor, "*batch width"]) -> Gaussian:
+        """Predicts a Gaussian per channel."""
+        log_scale = self.scale(tokens.detach()).clamp(min=SMALLEST_LOG_SCALE)
+        return Gaussian(self.mean(tokens), log_scale)

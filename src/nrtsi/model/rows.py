@@ -1,0 +1,115 @@
+"""The paper's network, one token a row, with the changes that make a small one learn fast."""
+
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from nrtsi.config import ModelConfig
+from nrtsi.model.attention import SetAttention, may_attend
+from nrtsi.model.heads import GaussianHead, PointHead, Prediction
+from nrtsi.model.tokens import Layout, Tokens
+
+__all__ = ["Network", "RowNetwork"]
+
+
+class Network(Protocol):
+    """A network as training and inference see it."""
+
+    def __call__(self, tokens: Tokens) -> Prediction:
+        """Predicts the targets of every window."""
+        ...
+
+
+class RowNetwork(nn.Module):
+    """f_in, an encoder of self-attention blocks, f_out.
+
+    Args:
+        config: Sizes and inputs.
+        layout: What the tokens carry.
+        levels: Number of levels the network tells apart.
+    """
+
+    spread: Tensor
+
+    def __init__(self, config: ModelConfig, layout: Layout, levels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.enter = nn.Linear(layout.channels(config), config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        self.cross = None if config.encode_targets else Block(config)
+        self.norm = _norm(config)
+        head = GaussianHead if config.head == "gaussian" else PointHead
+        self.head = head(config.width, layout.dims)
+        if config.residual:
+            # The untrained network is linear interpolation.
+            nn.init.zeros_(self.head.mean.weight)
+            nn.init.zeros_(self.head.mean.bias)
+            self.register_buffer("spread", torch.ones(levels, layout.dims))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.enter.weight.device
+
+    def forward(self, tokens: Tokens) -> Prediction:
+        """Predicts the targets of every window."""
+        attend = may_attend(tokens.valid, tokens.obs)
+        encoded = self.enter(tokens.feature)
+        asked = self._encode(encoded, attend, tokens)
+        prediction = self.head(self.norm(asked))
+        if not self.config.residual:
+            return prediction
+        return prediction.moved(tokens.base, self.spread[tokens.level].unsqueeze(1))
+
+    def _encode(
+        self,
+        encoded: Float[Tensor, "window set width"],
+        attend: Bool[Tensor, "window set set"],
+        tokens: Tokens,
+    ) -> Float[Tensor, "window target width"]:
+        obs, time = tokens.obs, tokens.time
+        if self.cross is None:
+            for block in self.blocks:
+                encoded = block(encoded, encoded, attend, time, time)
+            return encoded[:, obs:]
+        known, target = encoded[:, :obs], encoded[:, obs:]
+        for block in self.blocks:
+            known = block(known, known, attend[:, :obs, :obs], time[:, :obs], time[:, :obs])
+        both = torch.cat([known, target], dim=1)
+        return self.cross(target, both, attend[:, obs:], time[:, obs:], time)
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer, each added to what it read."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = SetAttention(
+            config.width, config.heads, config.head_size, relative=config.relative
+        )
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.width, config.feed_forward),
+            nn.GELU() if config.normalise else nn.ReLU(),
+            nn.Linear(config.feed_forward, config.width),
+        )
+        self.before_attention = _norm(config)
+        self.before_feed_forward = _norm(config)
+
+    def forward(
+        self,
+        asking: Float[Tensor, "window asking width"],
+        asked: Float[Tensor, "window asked width"],
+        attend: Bool[Tensor, "window asking asked"],
+        time: Float[Tensor, "window asking"],
+        asked_time: Float[Tensor, "window asked"],
+    ) -> Float[Tensor, "window asking width"]:
+        """Lets each asking token read the asked ones."""
+        norm = self.before_attention
+        asking = asking + self.attention(norm(asking), norm(asked), attend, time, asked_time)
+        return asking + self.feed_forward(self.before_feed_forward(asking))
+
+
+def _norm(config: ModelConfig) -> nn.Module:
+    return nn.RMSNorm(config.width) if config.normalise else nn.Identity()

@@ -1,0 +1,177 @@
+"""What a network reads: known rows and targets of many windows as tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nrtsi.config import ModelConfig
+from nrtsi.interpolation import around, between
+from nrtsi.model.time_encoding import calendar_encoding, time_encoding
+from nrtsi.series import SeriesSet
+from nrtsi.windows import Padded
+
+__all__ = ["Layout", "Tokens", "tokens"]
+
+# A neighbour farther than this many gaps, or none at all, is simply "far".
+FAR = 64.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What tokens carry, apart from the sizes of the network: fixed when a model is fitted."""
+
+    dims: int
+    """Channels of the data."""
+
+    partial: bool
+    """Rows may be partly observed: the token says which channels are known, not just whether."""
+
+    periods: tuple[float, ...] = ()
+    """Cycles of the calendar, in units."""
+
+    def channels(self, config: ModelConfig) -> int:
+        """Channels of a token before the first layer."""
+        marks = self.dims if self.partial else 1
+        count = config.time_channels + 2 * len(self.periods) + self.dims + marks
+        if config.neighbours:
+            count += 2 * self.dims + 2 * marks
+        return count + 2 * config.relative
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Windows as tensors: in each, the known rows (S) first and then the targets (G)."""
+
+    feature: Float[Tensor, "window set channel"]
+    """What the first layer reads."""
+
+    time: Float[Tensor, "window set"]
+    """Time from the middle of the window's targets, in units of their widest gap."""
+
+    valid: Bool[Tensor, "window set"]
+    """False where the window is padded."""
+
+    base: Float[Tensor, "window target dim"]
+    """Linear interpolation at the targets."""
+
+    level: Int[Tensor, " window"]
+    """Level of the window's widest gap."""
+
+    obs: int
+    """How many of the set are known rows."""
+
+    def to(self, device: torch.device) -> "Tokens":
+        """The same on `device`."""
+        moved = {
+            f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "obs"
+        }
+        return Tokens(obs=self.obs, **moved)
+
+
+def tokens(
+    series: SeriesSet,
+    padded: Padded,
+    gap: Float[np.ndarray, " row"],
+    level: Int[np.ndarray, " row"],
+    layout: Layout,
+    config: ModelConfig,
+) -> Tokens:
+    """Turns row numbers into what the network reads.
+
+    `gap` and `level` are read at target rows only; `series` is what is known before the step.
+    """
+    rows = np.concatenate([padded.known, padded.target], axis=1)
+    valid = np.concatenate([padded.known_valid, padded.target_valid], axis=1)
+    obs = padded.known.shape[1]
+    scale = _widest(gap, padded)
+    time = series.time[rows]
+    middle = _middle(series.time[padded.target], padded.target_valid)
+    offset = (time - middle[:, None]) / scale[:, None]
+
+    value, near, base = _values(series, rows, scale, layout, config)
+    known = series.observed[rows]
+    parts = [
+        time_encoding(time, config.time_channels, config.time_scale),
+        calendar_encoding(time, layout.periods),
+        value,
+        known if layout.partial else known.any(axis=-1, keepdims=True),
+    ]
+    if config.neighbours:
+        parts.append(near)
+    if config.relative:
+        width = np.log2(scale)[:, None, None] / 4
+        parts.append(np.broadcast_to(np.concatenate([width, np.cos(width)], -1), (*rows.shape, 2)))
+    feature = np.concatenate(parts, axis=-1, dtype=np.float32)
+    return Tokens(
+        feature=torch.from_numpy(feature * valid[..., None]),
+        time=torch.from_numpy((offset * valid).astype(np.float32)),
+        valid=torch.from_numpy(valid),
+        base=torch.from_numpy(base[:, obs:].astype(np.float32)),
+        level=torch.from_numpy(np.where(padded.target_valid, level[padded.target], 0).max(axis=1)),
+        obs=obs,
+    )
+
+
+def _values(
+    series: SeriesSet,
+    rows: Int[np.ndarray, "window set"],
+    scale: Float[np.ndarray, " window"],
+    layout: Layout,
+    config: ModelConfig,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, steps to the neighbours, and the interpolation, each (window, set, …)."""
+    flat = rows.reshape(-1)
+    shape = (*rows.shape, layout.dims)
+    known = series.observed[flat]
+    if not (config.neighbours or config.residual):
+        nothing = np.zeros((*rows.shape, 0))
+        return series.value[flat].reshape(shape), nothing, np.zeros(shape)
+    # Where rows are all or nothing one channel's neighbours are everybody's.
+    seen = series.observed if layout.partial else series.observed.any(axis=1, keepdims=True)
+    left, right = around(seen, series.start, flat)
+    time = series.time[flat]
+    wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
+    base = between(series, time, wide_left, wide_right)
+    value = np.where(known, series.value[flat], base if config.residual else 0.0)
+    channel = np.arange(layout.dims)
+    unit = np.repeat(scale, rows.shape[1])[:, None]
+    near = [
+        np.where(wide_left >= 0, series.value[wide_left, channel] - value, 0.0),
+        np.where(wide_right >= 0, series.value[wide_right, channel] - value, 0.0),
+        _distance(np.where(left >= 0, time[:, None] - series.time[left], np.inf) / unit),
+        _distance(np.where(right >= 0, series.time[right] - time[:, None], np.inf) / unit),
+    ]
+    return (
+        value.reshape(shape),
+        np.concatenate(near, axis=-1).reshape(*rows.shape, -1),
+        base.reshape(shape),
+    )
+
+
+def _distance(gaps: Float[np.ndarray, "token mark"]) -> Float[np.ndarray, "token mark"]:
+    """A distance in gaps, on a scale on which near and far are both told apart."""
+    return np.log2(gaps.clip(1 / FAR, FAR)) / 2
+
+
+def _widest(gap: Float[np.ndarray, " row"], padded: Padded) -> Float[np.ndarray, " window"]:
+    """The widest gap among a window's targets; 1 where nothing is known at all."""
+    own = np.where(padded.target_valid, gap[padded.target], 0.0)
+    widest = own.max(axis=1)
+    return np.where(np.isfinite(widest) & (widest > 0), widest, 1.0)
+
+
+def _middle(
+    time: Float[np.ndarray, "window target"], valid: Bool[np.ndarray, "window target"]
+) -> Float[np.ndarray, " window"]:
+    low = np.where(valid, time, np.inf).min(axis=1)
+    high = np.where(valid, time, -np.inf).max(axis=1)
+    return (low + high) / 2
+
+
+def calendar_periods(periods: Sequence[float], span: float) -> tuple[float, ...]:
+    """The periods that a series of length `span` goes through at least once."""
+    return tuple(period for period in periods if period <= span)

@@ -1,0 +1,220 @@
+"""Teacher-forced questions: what is known before a step, and the truth of the step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.missing import Hiding
+from nrtsi.model.tokens import Layout, Tokens, tokens
+from nrtsi.schedule.plan import Step, plan
+from nrtsi.series import SeriesSet
+from nrtsi.windows import Windows, windows
+
+__all__ = ["Batch", "Questions", "Spans", "split"]
+
+# Rows of a longer series that are hidden and planned together: several windows at every level.
+SEGMENT = 256
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows with their answers."""
+
+    tokens: Tokens
+    truth: Float[Tensor, "window target dim"]
+    counts: Bool[Tensor, "window target dim"]
+    """True for cells that were hidden; what is missing in the data itself is never asked."""
+
+    @property
+    def size(self) -> int:
+        """Number of windows."""
+        return self.truth.shape[0]
+
+    def pick(self, index: Int[np.ndarray, " picked"]) -> "Batch":
+        """Some of the windows."""
+        at = torch.from_numpy(index)
+        t = self.tokens
+        return Batch(
+            Tokens(t.feature[at], t.time[at], t.valid[at], t.base[at], t.level[at], t.obs),
+            self.truth[at],
+            self.counts[at],
+        )
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on `device`."""
+        return Batch(self.tokens.to(device), self.truth.to(device), self.counts.to(device))
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Stretches of rows, each inside one series."""
+
+    begin: Int[np.ndarray, " span"]
+    end: Int[np.ndarray, " span"]
+
+    def draw(self, count: int, rng: np.random.Generator) -> "Spans":
+        """Random stretches of at most `SEGMENT` rows, every row as likely as any other."""
+        length = self.end - self.begin
+        span = rng.choice(length.size, size=count, p=length / length.sum())
+        size = np.minimum(length[span], SEGMENT)
+        offset = np.floor(rng.random(count) * (length[span] - size + 1)).astype(np.int64)
+        begin = self.begin[span] + offset
+        return Spans(begin, begin + size)
+
+
+def split(series: SeriesSet, share: float, rng: np.random.Generator) -> tuple[Spans, Spans]:
+    """Divides the rows into those to learn from and those to validate on.
+
+    The validation part is made of whole pieces of at most `SEGMENT` rows; data of less than twenty
+    pieces is cut finer, and data too small to be divided is both, with other cells hidden.
+    """
+    length = series.length
+    size = int(np.clip(series.rows // 20, 24, SEGMENT))
+    pieces = -(-length // size)
+    piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first = np.repeat(series.start[:-1], pieces)
+    # Pieces of a series are of equal length, give or take a row.
+    begin = first + piece * np.repeat(length, pieces) // np.repeat(pieces, pieces)
+    end = first + (piece + 1) * np.repeat(length, pieces) // np.repeat(pieces, pieces)
+    full = end > begin
+    begin, end, piece = begin[full], end[full], piece[full]
+    if begin.size < 4:
+        return Spans(begin, end), Spans(begin, end)
+    held = np.zeros(begin.size, dtype=bool)
+    held[rng.permutation(begin.size)[: max(1, round(share * begin.size))]] = True
+    # Neighbouring pieces that both stay are one stretch again.
+    stays = np.flatnonzero(~held)
+    joined = (np.diff(stays) == 1) & (piece[stays[1:]] > 0)
+    opens = np.concatenate([[True], ~joined])
+    closes = np.concatenate([~joined, [True]])
+    return Spans(begin[stays[opens]], end[stays[closes]]), Spans(begin[held], end[held])
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A stream of batches that is a pure function of the seed and of the number of the draw."""
+
+    series: SeriesSet
+    spans: Spans
+    hiding: Hiding
+    schedule: ScheduleConfig
+    model: ModelConfig
+    layout: Layout
+    seed: tuple[int, ...]
+
+    def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
+        """About `count` windows of one level, or of all levels alike; None where there is none."""
+        rng = np.random.default_rng([*self.seed, number])
+        chosen = self.spans.draw(self._stretches(count), rng)
+        truth = self.series.slices(chosen.begin, chosen.end)
+        hidden = self.hiding.draw(truth, rng)
+        asked = list(self._windows(truth, hidden, level))
+        if not asked:
+            return None
+        parts = _share_out(asked, count, rng)
+        obs = max(part.tokens.obs for part in parts)
+        targets = max(part.truth.shape[1] for part in parts)
+        return _join([_widen(part, obs, targets) for part in parts])
+
+    def _stretches(self, count: int) -> int:
+        """Stretches that give a little more than `count` windows."""
+        rows = np.minimum(self.spans.end - self.spans.begin, SEGMENT).mean()
+        return int(np.clip(8 * count / rows, 4, 256))
+
+    def _windows(
+        self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], level: int | None
+    ) -> Iterator["_Asked"]:
+        state = truth.hide(hidden)
+        for step in plan(state, self.schedule, hidden.any(axis=1)):
+            sources = np.flatnonzero(step.sources)
+            for own in range(self.schedule.max_level + 1) if level is None else (level,):
+                rows = step.rows[step.level == own]
+                if rows.size:
+                    parts = windows(sources, rows, truth.start, self.model.window)
+                    yield _Asked(self, own, state, truth, hidden, step, parts)
+            known = state.observed.copy()
+            known[step.rows] = truth.observed[step.rows]
+            state = replace(state, value=np.where(known, truth.value, 0.0), observed=known)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One step's windows of one level, not yet turned into tensors."""
+
+    questions: Questions
+    level: int
+    state: SeriesSet
+    truth: SeriesSet
+    hidden: Bool[np.ndarray, "row dim"]
+    step: Step
+    parts: Windows
+
+    def batch(self, chosen: Int[np.ndarray, " window"]) -> Batch:
+        padded = self.parts.pad(chosen)
+        gap, level = np.zeros(self.truth.rows), np.zeros(self.truth.rows, dtype=np.int64)
+        gap[self.step.rows], level[self.step.rows] = self.step.gap, self.step.level
+        ask = self.questions
+        rows, valid = padded.target, padded.target_valid[..., None]
+        return Batch(
+            tokens(self.state, padded, gap, level, ask.layout, ask.model),
+            torch.from_numpy(self.truth.value[rows].astype(np.float32)),
+            torch.from_numpy(self.hidden[rows] & valid),
+        )
+
+
+def _share_out(asked: list[_Asked], count: int, rng: np.random.Generator) -> list[Batch]:
+    """Picks about `count` windows, as many of each level as the levels allow."""
+    level = np.concatenate([np.full(a.parts.count, a.level) for a in asked])
+    source = np.repeat(np.arange(len(asked)), [a.parts.count for a in asked])
+    inside = np.concatenate([np.arange(a.parts.count) for a in asked])
+    quota = -(-count // np.unique(level).size)
+    picked = np.concatenate(
+        [rng.permutation(np.flatnonzero(level == own))[:quota] for own in np.unique(level)]
+    )
+    return [
+        asked[index].batch(np.sort(inside[picked[source[picked] == index]]))
+        for index in np.unique(source[picked])
+    ]
+
+
+def _widen(batch: Batch, obs: int, targets: int) -> Batch:
+    """Pads the known rows to `obs` and the targets to `targets`."""
+    t = batch.tokens
+    size = t.obs + batch.truth.shape[1]
+
+    def wide(tensor: Tensor) -> Tensor:
+        trailing = tensor.shape[2:]
+        out = tensor.new_zeros((tensor.shape[0], obs + targets, *trailing))
+        out[:, : t.obs] = tensor[:, : t.obs]
+        out[:, obs : obs + size - t.obs] = tensor[:, t.obs :]
+        return out
+
+    def tall(tensor: Tensor) -> Tensor:
+        out = tensor.new_zeros((tensor.shape[0], targets, *tensor.shape[2:]))
+        out[:, : tensor.shape[1]] = tensor
+        return out
+
+    return Batch(
+        Tokens(wide(t.feature), wide(t.time), wide(t.valid), tall(t.base), t.level, obs),
+        tall(batch.truth),
+        tall(batch.counts),
+    )
+
+
+def _join(parts: list[Batch]) -> Batch:
+    def cat(name: str) -> Tensor:
+        return torch.cat([getattr(part.tokens, name) for part in parts])
+
+    return Batch(
+        Tokens(
+            *(cat(name) for name in ("feature", "time", "valid", "base", "level")),
+            obs=parts[0].tokens.obs,
+        ),
+        torch.cat([part.truth for part in parts]),
+        torch.cat([part.counts for part in parts]),
+    )

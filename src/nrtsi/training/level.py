@@ -1,0 +1,139 @@
+"""Trains one network: steps, validation, plateaus, and when to stop."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nrtsi.config import TrainConfig
+from nrtsi.errors import TrainingError
+from nrtsi.model.rows import RowNetwork
+from nrtsi.training.batches import Batch, Questions
+from nrtsi.training.muon import Muon
+
+__all__ = ["Trainer", "loss_of"]
+
+# Steps that share one drawing of hidden cells: planning is paid for once in so many.
+STEPS_A_DRAW = 16
+WARM_UP = 20
+
+
+def loss_of(network: RowNetwork, batch: Batch) -> Tensor:
+    """Mean loss over the cells that count."""
+    cells = network(batch.tokens).loss(batch.truth)
+    counts = batch.counts.to(cells.dtype)
+    return (cells * counts).sum() / counts.sum().clamp(min=1.0)
+
+
+@dataclass
+class Trainer:
+    """A network being trained, and all that is needed to go on after an interruption.
+
+    Everything random is a function of the seed and of `step`, so the number of steps is the whole
+    random state.
+    """
+
+    network: RowNetwork
+    questions: Questions
+    validation: Batch
+    config: TrainConfig
+    level: int | None
+    step: int = 0
+    best_loss: float = math.inf
+    stale: int = 0
+    plateaus: int = 0
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.optimizers = _optimizers(self.network, self.config)
+        self._drawn: tuple[int, Batch] | None = None
+        if not self.best:
+            self._keep()
+
+    @property
+    def finished(self) -> bool:
+        """True where the validation loss has stood still for too long."""
+        return self.plateaus >= self.config.plateaus
+
+    def advance(self, fraction: float) -> float:
+        """Makes one step, `fraction` of the budget being used up; returns its loss.
+
+        Raises:
+            TrainingError: The loss is not finite; the network is as good as it has been.
+        """
+        batch = self._batch().to(self.network.device)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self._rate(fraction)
+            optimizer.zero_grad(set_to_none=True)
+        self.network.train()
+        loss = loss_of(self.network, batch)
+        if not torch.isfinite(loss):
+            self.network.load_state_dict(self.best)
+            raise TrainingError(
+                f"the loss is not finite at step {self.step + 1}"
+                f"{'' if self.level is None else f' of level {self.level}'}; the best weights so "
+                f"far are kept. Lower learning_rate (now {self.config.learning_rate:g})"
+            )
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.step += 1
+        return float(loss.detach())
+
+    def validate(self) -> float:
+        """Measures the validation loss, keeps the best weights, and notices a plateau."""
+        self.network.eval()
+        with torch.inference_mode():
+            loss = float(loss_of(self.network, self.validation.to(self.network.device)))
+        if loss < self.best_loss:
+            self.best_loss, self.stale = loss, 0
+            self._keep()
+        else:
+            self.stale += 1
+        if self.stale > self.config.patience:
+            self.plateaus, self.stale = self.plateaus + 1, 0
+        return loss
+
+    def restore_best(self) -> None:
+        """Gives the network the weights of its best validation."""
+        self.network.load_state_dict(self.best)
+
+    def _keep(self) -> None:
+        self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
+
+    def _batch(self) -> Batch:
+        number, turn = divmod(self.step, STEPS_A_DRAW)
+        size = self.config.batch
+        if self._drawn is None or self._drawn[0] != number:
+            drawn = self.questions.draw(number, size * STEPS_A_DRAW, self.level)
+            # A drawing without a window of this level: the validation part has one at least.
+            self._drawn = number, self.validation if drawn is None else drawn
+        pool = self._drawn[1]
+        order = np.random.default_rng([*self.questions.seed, number, 1]).permutation(pool.size)
+        return pool.pick(np.take(order, np.arange(turn * size, (turn + 1) * size), mode="wrap"))
+
+    def _rate(self, fraction: float) -> float:
+        warm = min(1.0, (self.step + 1) / WARM_UP)
+        decay = 1.0 if self.config.decay == "plateau" else max(0.01, 1.0 - fraction)
+        plateau = self.config.plateau_factor**self.plateaus
+        return self.config.learning_rate * warm * decay * plateau
+
+
+def _optimizers(network: RowNetwork, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    matrices = [
+        p for name, p in network.named_parameters() if p.ndim == 2 and ".blocks." in f".{name}"
+    ]
+    if config.optimizer == "adam":
+        matrices = []
+    inside = {id(p) for p in matrices}
+    rest = [p for p in network.parameters() if id(p) not in inside]
+    adam = torch.optim.Adam(rest, lr=config.learning_rate, betas=(0.9, 0.99))
+    return [adam, Muon(matrices, lr=config.learning_rate)] if matrices else [adam]
+
+
+Save = Callable[[Trainer], None]

@@ -1,0 +1,123 @@
+"""Windows over the known rows: which of them each target reads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+__all__ = ["Padded", "Windows", "windows"]
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Some windows as row numbers, padded to one size."""
+
+    known: Int[np.ndarray, "window obs"]
+    known_valid: Bool[np.ndarray, "window obs"]
+    target: Int[np.ndarray, "window target"]
+    target_valid: Bool[np.ndarray, "window target"]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Runs of known rows, each with the targets it owns."""
+
+    sources: Int[np.ndarray, " known"]
+    """All known rows, ascending."""
+
+    targets: Int[np.ndarray, " target"]
+    """All target rows, those of a window together."""
+
+    first_source: Int[np.ndarray, " window"]
+    source_count: Int[np.ndarray, " window"]
+    first_target: Int[np.ndarray, " window"]
+    target_count: Int[np.ndarray, " window"]
+
+    @property
+    def count(self) -> int:
+        """Number of windows."""
+        return self.first_source.size
+
+    def pad(self, chosen: Int[np.ndarray, " window"]) -> Padded:
+        """The chosen windows, as wide as the widest of them."""
+        known, known_valid = _pad(
+            self.sources, self.first_source[chosen], self.source_count[chosen]
+        )
+        target, target_valid = _pad(
+            self.targets, self.first_target[chosen], self.target_count[chosen]
+        )
+        return Padded(known, known_valid, target, target_valid)
+
+    def batches(self, cells: int) -> Iterator[Padded]:
+        """All windows, alike ones together, in batches of at most `cells` attention weights."""
+        size = self.source_count + self.target_count
+        order = np.lexsort([self.target_count, size])
+        done = 0
+        while done < order.size:
+            # Sizes ascend, so the last window of a batch is its widest.
+            cost = size[order[done:]] ** 2 * np.arange(1, order.size - done + 1)
+            fits = max(1, int(np.searchsorted(cost, cells, side="right")))
+            yield self.pad(order[done : done + fits])
+            done += fits
+
+
+def windows(
+    sources: Int[np.ndarray, " known"],
+    targets: Int[np.ndarray, " target"],
+    start: Int[np.ndarray, " bound"],
+    size: int | None,
+) -> Windows:
+    """Divides `targets` among windows of `size` known rows that overlap by half.
+
+    A target belongs to the window in whose central half it lies, so that it has known rows on both
+    sides wherever the series has them. No window owns more than `size` targets: a crowd is divided,
+    neighbours in time together. With `size=None` a series is one window.
+    """
+    series = np.searchsorted(start, targets, side="right") - 1
+    bound = np.searchsorted(sources, start)
+    count = np.diff(bound)[series]  # known rows of the target's series
+    place = np.searchsorted(sources, targets) - bound[series]  # known rows before the target
+    if size is None:
+        index, crowd = np.zeros_like(place), targets.size
+        begin, length = index, count
+    else:
+        half = max(1, size // 2)
+        index = np.minimum((place - size // 4).clip(min=0) // half, _last(count, size, half))
+        begin = np.minimum(index * half, (count - size).clip(min=0))
+        length, crowd = np.minimum(count, size), size
+    new = np.concatenate([[True], (np.diff(series) > 0) | (np.diff(index) > 0)])
+    rank = _rank(new)
+    new |= rank % crowd == 0
+    first = np.flatnonzero(new)
+    return Windows(
+        sources=sources,
+        targets=targets,
+        first_source=(bound[series] + begin)[first],
+        source_count=length[first],
+        first_target=first,
+        target_count=np.diff(np.concatenate([first, [targets.size]])),
+    )
+
+
+def _last(count: Int[np.ndarray, " target"], size: int, half: int) -> Int[np.ndarray, " target"]:
+    """Index of the last window of a series with `count` known rows."""
+    return -((size - count).clip(max=0) // half)
+
+
+def _rank(new: Bool[np.ndarray, " target"]) -> Int[np.ndarray, " target"]:
+    """How many of its window come before each target."""
+    index = np.arange(new.size)
+    return index - np.maximum.accumulate(np.where(new, index, 0))
+
+
+def _pad(
+    rows: Int[np.ndarray, " item"],
+    first: Int[np.ndarray, " window"],
+    count: Int[np.ndarray, " window"],
+) -> tuple[Int[np.ndarray, "window slot"], Bool[np.ndarray, "window slot"]]:
+    slot = np.arange(int(count.max(initial=0)))
+    valid = slot < count[:, None]
+    if not rows.size:
+        return np.zeros(valid.shape, dtype=np.int64), valid
+    return rows[np.where(valid, first[:, None] + slot, 0)], valid

@@ -1,0 +1,323 @@
+"""Laws of hiding: only observed cells, the promised share, and the data's own pattern."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nrtsi.errors import InputError
+from nrtsi.missing import Hiding, blocks, own, points, rows_fail_together
+from nrtsi.series import SeriesSet
+
+seeds = st.integers(0, 2**32 - 1)
+hides = st.sampled_from(["auto", "own", "points", "blocks"])
+
+
+def ragged(seed, missing=0.3, whole_rows=False, series=6, longest=40, dims=3):
+    """Series of random lengths, some of them empty, with random holes."""
+    rng = np.random.default_rng(seed)
+    length = rng.integers(0, longest, size=series)
+    rows = int(length.sum())
+    observed = rng.random((rows, 1 if whole_rows else dims)) >= missing
+    observed = np.broadcast_to(observed, (rows, dims)).copy()
+    value = np.where(observed, rng.normal(size=(rows, dims)), 0.0)
+    start = np.concatenate([[0], np.cumsum(length)])
+    return SeriesSet(np.arange(rows, dtype=np.float64), value, observed, start)
+
+
+def complete(series=1, steps=1000, dims=2):
+    return SeriesSet.stack(np.zeros((series, steps, dims)))
+
+
+def per_series(cells, series):
+    return [int(cells[a:b].sum()) for a, b in zip(series.start, series.start[1:], strict=False)]
+
+
+def runs(flags):
+    """Lengths of the runs of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(int), [0]])))
+    return edges[1::2] - edges[::2]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=seeds,
+    hide=hides,
+    missing=st.sampled_from([0.01, 0.3, 0.9]),
+    whole_rows=st.booleans(),
+    scoring=st.booleans(),
+)
+def test_only_observed_cells_are_hidden_and_never_all_of_a_series(
+    seed, hide, missing, whole_rows, scoring
+):
+    series = ragged(seed, missing, whole_rows)
+    if hide == "own" and series.observed.all():
+        return
+    hiding = Hiding.choose(hide, series, whole_rows=whole_rows, scoring=scoring)
+    hidden = hiding.draw(series, np.random.default_rng(seed))
+    assert hidden.shape == series.observed.shape
+    assert not (hidden & ~series.observed).any()
+    before, after = per_series(series.observed, series), per_series(hidden, series)
+    assert all(left == 0 or gone < left for left, gone in zip(before, after, strict=True))
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, hide=hides, scoring=st.booleans())
+def test_the_same_generator_hides_the_same_cells(seed, hide, scoring):
+    series = ragged(seed)
+    if hide == "own" and series.observed.all():
+        return
+    hiding = Hiding.choose(hide, series, whole_rows=False, scoring=scoring)
+    first = hiding.draw(series, np.random.default_rng(seed))
+    again = hiding.draw(series, np.random.default_rng(seed))
+    np.testing.assert_array_equal(first, again)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, hide=hides, scoring=st.booleans())
+def test_whole_rows_stay_whole(seed, hide, scoring):
+    series = ragged(seed, whole_rows=True)
+    if hide == "own" and series.observed.all():
+        return
+    hiding = Hiding.choose(hide, series, whole_rows=True, scoring=scoring)
+    hidden = hiding.draw(series, np.random.default_rng(seed))
+    np.testing.assert_array_equal(hidden.any(axis=1), hidden.all(axis=1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, rate=st.floats(0, 1))
+def test_rows_are_hidden_in_the_exact_number(seed, rate):
+    series = ragged(seed, whole_rows=True)
+    hidden = points(series, np.random.default_rng(seed), rate=rate, whole_rows=True)
+    rows = np.array(per_series(series.observed[:, :1], series))
+    assert per_series(hidden[:, :1], series) == list(np.rint(rate * rows).astype(int))
+
+
+def test_ninety_of_a_hundred_rows_are_ninety():
+    series = complete(series=20, steps=100)
+    hidden = points(series, np.random.default_rng(0), rate=0.9, whole_rows=True)
+    assert per_series(hidden[:, :1], series) == [90] * 20
+
+
+def test_every_row_is_hidden_as_often_as_any_other():
+    series = complete(series=4000, steps=10, dims=1)
+    hidden = points(series, np.random.default_rng(0), rate=0.3, whole_rows=True)
+    often = hidden.reshape(4000, 10).mean(axis=0)
+    np.testing.assert_allclose(often, 0.3, atol=0.03)
+
+
+def test_each_series_can_have_its_own_rate():
+    series = complete(series=3, steps=2000, dims=2)
+    rate = np.array([0.0, 0.2, 0.7])
+    for whole_rows in (False, True):
+        for hidden in (
+            points(series, np.random.default_rng(0), rate=rate, whole_rows=whole_rows),
+            blocks(
+                series,
+                np.random.default_rng(0),
+                rate=rate,
+                length=(2, 20),
+                whole_rows=whole_rows,
+            ),
+        ):
+            share = np.array(per_series(hidden, series)) / 4000
+            np.testing.assert_allclose(share, rate, atol=0.04)
+            assert share[0] == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, rate=st.floats(0.02, 0.95), longest=st.integers(1, 60), whole=st.booleans())
+def test_blocks_hide_about_the_share_asked_for(seed, rate, longest, whole):
+    series = complete(series=2, steps=1000, dims=3)
+    hidden = blocks(
+        series, np.random.default_rng(seed), rate=rate, length=(1, longest), whole_rows=whole
+    )
+    # The last run is taken or left as a whole.
+    slack = (longest * 3 + 30) / 3000
+    share = np.array(per_series(hidden, series)) / 3000
+    np.testing.assert_allclose(share, rate, atol=slack)
+
+
+def test_blocks_have_the_lengths_asked_for():
+    series = complete(series=1, steps=20_000, dims=1)
+    hidden = blocks(series, np.random.default_rng(0), rate=0.02, length=(10, 12), whole_rows=True)
+    lengths = runs(hidden[:, 0])
+    # Few enough that runs seldom touch; one may stick out at an end.
+    assert np.mean((lengths >= 10) & (lengths <= 12)) > 0.8
+    assert set(lengths) >= {10, 11, 12}
+
+
+def test_blocks_cover_one_channel_or_several_or_all():
+    series = complete(series=1, steps=20_000, dims=3)
+    hidden = blocks(series, np.random.default_rng(0), rate=0.05, length=(5, 5), whole_rows=False)
+    together = hidden.sum(axis=1)
+    assert {1, 2, 3} <= set(together)
+
+
+def test_a_block_is_no_longer_than_the_share_of_its_series():
+    series = complete(series=300, steps=20, dims=1)
+    hidden = blocks(series, np.random.default_rng(0), rate=0.2, length=(2, 500), whole_rows=True)
+    assert max(per_series(hidden, series)) <= 6
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, missing=st.sampled_from([0.02, 0.3]))
+def test_own_gaps_are_those_of_some_stretch_of_the_data(seed, missing):
+    donors = ragged(seed, missing, series=4)
+    series = SeriesSet.stack(np.zeros((3, 12, 3)))
+    hidden = own(series, np.random.default_rng(seed), donors).reshape(3, 12, 3)
+    if donors.observed.all():
+        assert not hidden.any()
+        return
+    stretches = set()
+    for a, b in zip(donors.start, donors.start[1:], strict=False):
+        for begin in range(a, b):
+            row = a + (begin - a + np.arange(12)) % (b - a)
+            stretches.add((~donors.observed[row]).tobytes())
+    assert all(piece.tobytes() in stretches for piece in hidden)
+    assert hidden.any(axis=(1, 2)).all()
+
+
+def test_a_gap_is_found_however_rare_it_is():
+    value = np.zeros((1, 100_000, 1))
+    value[0, 777, 0] = np.nan
+    series = complete(series=50, steps=5, dims=1)
+    hidden = own(series, np.random.default_rng(0), SeriesSet.stack(value))
+    assert per_series(hidden, series) == [1] * 50
+
+
+def test_a_single_series_can_lend_its_gaps_to_itself():
+    value = np.zeros((1, 500, 2))
+    value[0, 100:140] = np.nan
+    series = SeriesSet.stack(value)
+    hidden = own(series, np.random.default_rng(1), series)
+    np.testing.assert_array_equal(hidden[:, 0], hidden[:, 1])
+    assert 0 < hidden[:, 0].sum() <= 40
+
+
+def test_nothing_missing_lends_nothing():
+    series = complete()
+    assert not own(series, np.random.default_rng(0), series).any()
+
+
+def test_long_gaps_are_not_favoured_over_short_ones():
+    value = np.zeros((1, 2000, 1))
+    value[0, 100:300] = np.nan
+    value[0, 1000] = np.nan
+    donors = SeriesSet.stack(value)
+    series = complete(series=4000, steps=20, dims=1)
+    hidden = own(series, np.random.default_rng(0), donors).reshape(4000, 20)
+    # 219 stretches of twenty rows meet the long hole, 20 the short one.
+    single = np.mean(hidden.sum(axis=1) == 1)
+    assert single == pytest.approx((20 + 2) / 239, abs=0.02)
+
+
+@pytest.mark.parametrize("whole_rows", [False, True])
+@pytest.mark.parametrize("missing", [0.0, 0.03, 0.2, 0.6])
+@pytest.mark.parametrize("shape", [(1, 2000, 3), (100, 30, 3)])
+def test_a_score_hides_between_ten_and_twenty_percent(shape, missing, whole_rows):
+    rng = np.random.default_rng(3)
+    value = np.zeros(shape)
+    lost = rng.random((*shape[:2], 1 if whole_rows else shape[2])) < missing
+    value[np.broadcast_to(lost, shape)] = np.nan
+    series = SeriesSet.stack(value)
+    hiding = Hiding.choose("auto", series, whole_rows=whole_rows, scoring=True)
+    share = hiding.draw(series, rng).sum() / series.observed.sum()
+    assert 0.1 <= share <= 0.2
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, hide=hides, missing=st.sampled_from([0.05, 0.5, 0.9]), whole=st.booleans())
+def test_a_score_never_hides_all_of_a_channel(seed, hide, missing, whole):
+    series = ragged(seed, missing, whole)
+    if hide == "own" and series.observed.all():
+        return
+    hiding = Hiding.choose(hide, series, whole_rows=whole, scoring=True)
+    left = series.observed & ~hiding.draw(series, np.random.default_rng(seed))
+    for a, b in zip(series.start, series.start[1:], strict=False):
+        np.testing.assert_array_equal(left[a:b].any(axis=0), series.observed[a:b].any(axis=0))
+
+
+def test_a_score_keeps_the_lengths_of_the_holes():
+    value = np.zeros((1, 4000, 2))
+    for begin in range(0, 4000, 500):
+        value[0, begin + 100 : begin + 130] = np.nan
+    series = SeriesSet.stack(value)
+    hiding = Hiding.choose("auto", series, whole_rows=True, scoring=True)
+    hidden = hiding.draw(series, np.random.default_rng(0))
+    assert np.median(runs(hidden[:, 0])) >= 25
+
+
+def test_auto_imitates_own_gaps_where_two_percent_are_missing():
+    value = np.zeros((1, 100, 1))
+    value[0, :1] = np.nan
+    few = Hiding.choose("auto", SeriesSet.stack(value), whole_rows=False)
+    value[0, :2] = np.nan
+    enough = Hiding.choose("auto", SeriesSet.stack(value), whole_rows=False)
+    assert few.kinds == ("points", "blocks")
+    assert enough.kinds == ("own", "points", "blocks")
+    assert sum(enough.weights) == 1
+
+
+def test_training_hides_at_every_rate():
+    series = complete(series=2000, steps=50, dims=1)
+    hiding = Hiding.choose("points", series, whole_rows=True)
+    share = np.array(per_series(hiding.draw(series, np.random.default_rng(0)), series)) / 50
+    assert np.mean(share) == pytest.approx(0.5, abs=0.02)
+    assert np.histogram(share, bins=9, range=(0.05, 0.95))[0].min() > 120
+
+
+def test_short_series_lose_something_too():
+    series = complete(series=50, steps=3, dims=1)
+    hidden = Hiding.choose("points", series, whole_rows=True).draw(
+        series, np.random.default_rng(0)
+    )
+    assert min(per_series(hidden, series)) >= 1
+
+
+def test_a_single_observed_row_is_never_hidden():
+    series = complete(series=50, steps=1, dims=2)
+    hiding = Hiding.choose("auto", series, whole_rows=True)
+    assert not hiding.draw(series, np.random.default_rng(0)).any()
+
+
+def test_an_empty_set_hides_nothing():
+    series = SeriesSet.stack(np.zeros((0, 5, 2)))
+    for scoring in (False, True):
+        hiding = Hiding.choose("auto", series, whole_rows=False, scoring=scoring)
+        assert hiding.draw(series, np.random.default_rng(0)).shape == (0, 2)
+
+
+def test_rows_fail_together_where_each_is_complete_or_lost():
+    assert rows_fail_together(ragged(0, whole_rows=True))
+    assert not rows_fail_together(ragged(0, whole_rows=False))
+    assert not rows_fail_together(complete())
+
+
+def test_an_unknown_way_of_hiding_is_refused():
+    with pytest.raises(
+        InputError, match="hide must be one of auto, own, points, blocks, got 'rows'"
+    ):
+        Hiding.choose("rows", complete(), whole_rows=False)
+
+
+def test_own_gaps_are_refused_where_there_are_none():
+    with pytest.raises(InputError, match="nothing missing, got 'own'"):
+        Hiding.choose("own", complete(), whole_rows=False)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
+def test_a_rate_outside_zero_to_one_is_refused(rate):
+    with pytest.raises(InputError, match="rate must lie between 0 and 1"):
+        points(complete(), np.random.default_rng(0), rate=rate, whole_rows=False)
+
+
+@pytest.mark.parametrize("length", [(0, 3), (5, 4)])
+def test_block_lengths_out_of_order_are_refused(length):
+    with pytest.raises(InputError, match="length must be"):
+        blocks(complete(), np.random.default_rng(0), rate=0.1, length=length, whole_rows=False)
+
+
+def test_donors_with_other_channels_are_refused():
+    with pytest.raises(InputError, match="donors must have 2 channels, got 3"):
+        own(complete(dims=2), np.random.default_rng(0), complete(dims=3))

@@ -373,7 +373,9 @@ def test_permissions_are_those_of_the_old_file_or_of_any_new_one(tmp_path):
     plain = write(tmp_path, "plain.bin", "")
     for path in (old, tmp_path / "new.bin"):
         with atomic(path) as temporary:
+            temporary.unlink()  # as a library does that renames a file of its own into place
             temporary.write_text("x")
+            temporary.chmod(0o600)
     assert stat.S_IMODE(old.stat().st_mode) == 0o640
     assert (tmp_path / "new.bin").stat().st_mode == plain.stat().st_mode
 

@@ -1,4 +1,4 @@
-"""Laws of the scaler: it undoes itself, sees observed cells only, and survives awkward channels."""
+"""Laws of the scaler: it undoes itself, sees observed cells only, survives awkward channels."""
 
 import json
 

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
         NrtsiError,
         TrainingError,
     )
+    from nrtsi.imputer import NRTSI, impute, load
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "NRTSI": "imputer",
+    "impute": "imputer",
+    "load": "imputer",
     "CheckpointError": "errors",
     "InputError": "errors",
     "NotFittedError": "errors",
@@ -27,6 +31,9 @@ _HOME = {
 }
 
 __all__ = [
+    "NRTSI",
+    "impute",
+    "load",
     "CheckpointError",
     "InputError",
     "NotFittedError",

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,9 +33,11 @@ def atomic(path: Path) -> Iterator[Path]:
     target = _target(path)
     try:
         temporary = _create_beside(target)
+        mode = stat.S_IMODE((target if target.exists() else temporary).stat().st_mode)
         try:
             yield temporary
-            _keep_mode(target, temporary)
+            # Some libraries put a file of their own, with other rights, in place of this one.
+            temporary.chmod(mode)
             _flush(temporary)
             temporary.replace(target)
         except BaseException:
@@ -97,11 +99,6 @@ def _create_beside(target: Path) -> Path:
     # O_EXCL: never an existing file. 0o666 less the umask, which is what open() would give.
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return temporary
-
-
-def _keep_mode(target: Path, temporary: Path) -> None:
-    if target.exists():
-        shutil.copymode(target, temporary)
 
 
 def _flush(path: Path) -> None:

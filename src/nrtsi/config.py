@@ -108,6 +108,9 @@ class ScheduleConfig(_Config):
     one_by_one_above: PositiveFloat | None = None
     """Wider gaps than this are drawn one point at a time (stochastic series)."""
 
+    one_by_one_in: Literal["series", "hole"] = "series"
+    """One point a series, as in the paper, or one of every hole: the rows between two known ones."""
+
     @model_validator(mode="after")
     def _threshold_within_reach(self) -> "ScheduleConfig":
         if self.one_by_one_above is not None and self.one_by_one_above > 2**self.max_level:

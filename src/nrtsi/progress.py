@@ -32,6 +32,7 @@ class ProgressBar:
         self.began = clock()
         self.phase = ""
         self.phase_began = self.began
+        self.phase_from = 0.0
         self.reached = 0.0
         self.bar: RichProgress | None = None
 
@@ -63,15 +64,23 @@ class ProgressBar:
                 description=self.phase,
                 completed=event.fraction,
                 details=_details(event),
-                left=_left(now - self.phase_began, event.fraction),
+                left=self._left(event.fraction, now),
             )
 
     def _follow(self, event: Event, now: float) -> None:
         """Starts the count of time anew where one piece of work ends and the next begins."""
         phase = "training" if isinstance(event, TrainStep) else "imputing"
         if phase != self.phase or event.fraction < self.reached:
-            self.phase, self.phase_began = phase, now
+            self.phase, self.phase_began, self.phase_from = phase, now, event.fraction
         self.reached = event.fraction
+
+    def _left(self, fraction: float, now: float) -> str:
+        """Time left if the rest goes as fast as this piece of work has gone so far."""
+        done = fraction - self.phase_from
+        if done <= 0.0:
+            return ""
+        seconds = (now - self.phase_began) * max(0.0, 1.0 - fraction) / done
+        return f"{_clock_time(round(seconds))} left"
 
 
 def _bar() -> "RichProgress":
@@ -97,18 +106,12 @@ def _details(event: Event) -> str:
     return "  ".join(parts)
 
 
-def _left(elapsed: float, fraction: float) -> str:
-    """Time left if the rest goes as fast as what is done.
+def _clock_time(seconds: int) -> str:
+    """Hours, minutes and seconds.
 
-    >>> _left(30.0, 0.25)
-    '1:30 left'
-    >>> _left(0.0, 0.0)
-    ''
+    >>> _clock_time(90), _clock_time(3661)
+    ('1:30', '1:01:01')
     """
-    if fraction <= 0.0:
-        return ""
-    seconds = round(elapsed * max(0.0, 1.0 - fraction) / fraction)
-    hours, rest = divmod(seconds, 3600)
-    minutes = f"{rest // 60:02d}" if hours else f"{rest // 60}"
-    prefix = f"{hours}:" if hours else ""
-    return f"{prefix}{minutes}:{rest % 60:02d} left"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,1 +1,1 @@
-"""Data to try the method on."""
+"""Data sets the project makes itself: each a pure function of sizes and a seed, one file each."""

@@ -1,7 +1,7 @@
 """The one door between the caller's data (frames, arrays) and `SeriesSet`."""
 
-#from nrtsi.frames.clock import Clock, duration
-#from nrtsi.frames.columns import Columns, fitted_columns_must_match
-#from nrtsi.frames.panel import Panel, read
+from nrtsi.frames.clock import Clock, duration
+from nrtsi.frames.columns import Columns, fitted_columns_must_match
+from nrtsi.frames.panel import Panel, read
 
-#__all__ = ["Clock", "Columns", "Panel", "duration", "fitted_columns_must_match", "read"]
+__all__ = ["Clock", "Columns", "Panel", "duration", "fitted_columns_must_match", "read"]

@@ -103,7 +103,7 @@ class Clock:
 
     @classmethod
     def fit(cls, times: Times, owner: np.ndarray, unit: float | str | None) -> "Clock":
-        """The clock of these times (sorted inside each owner), the median spacing being its unit."""
+        """The clock of sorted times; its unit is the named one, or the median spacing."""
         length = _named_unit(unit, times.kind) if unit is not None else _median(times, owner)
         origin = int(times.ticks.min()) * times.tick if times.kind == "datetime" else 0
         return cls(times.kind, origin, length)
@@ -141,7 +141,9 @@ _KIND = {"datetime": "datetimes", "number": "plain numbers"}
 
 def _less(ticks: np.ndarray, origin: int) -> Float[np.ndarray, " row"]:
     # Nanoseconds over more than 292 years apart do not fit in 64 bits; floats do.
-    reach = max(abs(int(ticks.min()) - origin), abs(int(ticks.max()) - origin)) if ticks.size else 0
+    reach = (
+        max(abs(int(ticks.min()) - origin), abs(int(ticks.max()) - origin)) if ticks.size else 0
+    )
     if reach >= 2**63 or abs(origin) >= 2**63:
         return ticks.astype(np.float64) - float(origin)
     return (ticks - origin).astype(np.float64)

@@ -16,7 +16,7 @@ __all__ = ["Columns", "Owners", "fitted_columns_must_match", "owners_of", "resol
 
 _TIME_NAMES = (
     "timestamp", "datetime", "date_time", "time", "date", "ds", "utc", "time_utc", "ts",
-    "measured_at", "observed_at", "recorded_at", "valid_time", "tpep", "day", "t",
+    "measured_at", "observed_at", "recorded_at", "valid_time", "t",
 )  # fmt: skip
 _ID_NAMES = (
     "unique_id", "series_id", "series", "item_id", "id", "uid", "station_id", "station",
@@ -127,7 +127,9 @@ def resolve(frame: nw.DataFrame[Any], columns: Columns) -> Resolution:
         InputError: A named column is absent or of the wrong type, or nothing is left to impute.
     """
     index = time_index(frame)
-    named = [name for name in (columns.time, columns.id, *(columns.values or ())) if name is not None]
+    named = [
+        name for name in (columns.time, columns.id, *(columns.values or ())) if name is not None
+    ]
     indexed = index is not None and columns.time in (None, index.name)
     absent = [n for n in named if n not in frame.columns and not (indexed and n == columns.time)]
     if absent:
@@ -147,7 +149,9 @@ def resolve(frame: nw.DataFrame[Any], columns: Columns) -> Resolution:
         times = _times(frame, columns.time)
     columns, owners = _with_id(frame, columns, times, guesses)
     columns = _with_values(frame, columns, guesses)
-    return Resolution(columns, row_numbers(owners.code) if times is None else times, owners, guesses)
+    return Resolution(
+        columns, row_numbers(owners.code) if times is None else times, owners, guesses
+    )
 
 
 def _times(frame: nw.DataFrame[Any], name: str | None) -> Times | None:
@@ -157,9 +161,7 @@ def _times(frame: nw.DataFrame[Any], name: str | None) -> Times | None:
     return read_times(arrow_of(frame.get_column(name), what), what)
 
 
-def _with_time(
-    frame: nw.DataFrame[Any], columns: Columns, guesses: list[str]
-) -> Columns:
+def _with_time(frame: nw.DataFrame[Any], columns: Columns, guesses: list[str]) -> Columns:
     if columns.time is not None:
         return columns
     taken = {columns.id, *(columns.values or ())}
@@ -266,9 +268,7 @@ def _with_values(frame: nw.DataFrame[Any], columns: Columns, guesses: list[str])
         names = columns.values
     else:
         taken = (columns.time, columns.id)
-        numeric = [
-            n for n, dtype in frame.schema.items() if n not in taken and dtype.is_numeric()
-        ]
+        numeric = [n for n, dtype in frame.schema.items() if n not in taken and dtype.is_numeric()]
         counters = [name for name in numeric if _counts(frame.get_column(name))]
         names = tuple(name for name in numeric if name not in counters)
         guesses.append(f"values: columns {listed(names)} (guessed)")

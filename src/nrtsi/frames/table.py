@@ -56,7 +56,7 @@ def _type(data: Any) -> str:
 def time_index(frame: nw.DataFrame[Any]) -> nw.Series[Any] | None:
     """The datetime index of a pandas frame as a column; None for other frames."""
     index = nw.maybe_get_index(frame)
-    if index is None or not hasattr(index, "to_series"):
+    if index is None or index.nlevels > 1:
         return None
     moments = nw.from_native(index.to_series(index=range(len(index))), series_only=True)
     return moments if isinstance(moments.dtype, nw.Datetime) else None
@@ -97,7 +97,7 @@ def _mixed(what: str, found: str) -> InputError:
 def _kind(item: Any) -> str:
     """What Arrow would silently unify and lose: the hour of a datetime among dates, a zone."""
     if isinstance(item, datetime.datetime):
-        if item != item:  # a missing moment (pandas)
+        if str(item) == "NaT":  # a missing moment (pandas)
             return ""
         return "naive datetimes" if item.tzinfo is None else "datetimes with a zone"
     return "dates" if isinstance(item, datetime.date) else ""

@@ -1,5 +1,6 @@
 """Times written as text: what they mean, and writing more of them in the same manner."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from nrtsi.errors import InputError
 __all__ = ["Style", "parse"]
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_HEAD = 100
 _DAY, _YEAR = r"(?P<d>\d{1,2})", r"(?P<y>\d{4})"
 _MONTH, _NAME = r"(?P<m>\d{1,2})", r"(?P<name>[A-Za-z]{3})[a-z]*"
 _CLOCK = (
@@ -39,10 +41,9 @@ class Style:
     def write(self, stamps: pa.Array) -> pa.Array:
         """The moments as text; a time of day is added to bare dates where one needs it."""
         zone = stamps.type.tz
-        try:
+        # Fractions of a second are written with as many digits as the type has.
+        with contextlib.suppress(pa.ArrowInvalid):
             stamps = stamps.cast(pa.timestamp("s", zone))
-        except pa.ArrowInvalid:
-            pass  # fractions of a second: written with as many digits as the type has
         if self.dates_only and _midnights(stamps):
             return pc.strftime(stamps, format=self.date, locale="C")
         clock = "%I:%M:%S %p" if self.half_days else "%H:%M:%S"
@@ -117,12 +118,8 @@ def _offset(text: str) -> bool:
     return any(sign in text[10:] for sign in "+-")
 
 
-_DAY_FIRST = _Manner(
-    rf"{_DAY}(?P<s>[/-]){_MONTH}[/-]{_YEAR}", lambda s: f"%d{s}%m{s}%Y"
-)
-_MONTH_FIRST = _Manner(
-    rf"{_MONTH}(?P<s>[/-]){_DAY}[/-]{_YEAR}", lambda s: f"%m{s}%d{s}%Y"
-)
+_DAY_FIRST = _Manner(rf"{_DAY}(?P<s>[/-]){_MONTH}[/-]{_YEAR}", lambda s: f"%d{s}%m{s}%Y")
+_MONTH_FIRST = _Manner(rf"{_MONTH}(?P<s>[/-]){_DAY}[/-]{_YEAR}", lambda s: f"%m{s}%d{s}%Y")
 _PLAIN = (
     _Manner(rf"{_YEAR}(?P<s>[/.-]){_MONTH}[/.-]{_DAY}", lambda s: f"%Y{s}%m{s}%d"),
     _Manner(rf"{_DAY}(?P<s>\.){_MONTH}\.{_YEAR}", lambda s: "%d.%m.%Y"),
@@ -142,15 +139,16 @@ def parse(array: pa.Array, what: str) -> tuple[pa.Array, Style]:
         return _stamps(array), _style(first, "%Y-%m-%d")
     except pa.ArrowInvalid:
         pass
-    day_first, month_first = _try(_DAY_FIRST, array), _try(_MONTH_FIRST, array)
-    if day_first is not None and month_first is not None and not day_first.equals(month_first):
-        raise InputError(
-            f"{what} must say which number is the day and which the month, got {first!r} and "
-            f"others that can be read either way; write the dates as 2024-01-31"
-        )
-    for manner in (_DAY_FIRST, _MONTH_FIRST, *_PLAIN):
-        stamps = _try(manner, array)
-        if stamps is not None:
+    for manners in ((_DAY_FIRST, _MONTH_FIRST), *((manner,) for manner in _PLAIN)):
+        readings = [
+            (each, stamps) for each in manners if (stamps := _try(each, array)) is not None
+        ]
+        if len(readings) == 2 and not readings[0][1].equals(readings[1][1]):
+            raise InputError(
+                f"{what} must say which number is the day and which the month, got {first!r} and "
+                f"others that can be read either way; write the dates as 2024-01-31"
+            )
+        for manner, stamps in readings:
             separator = pc.extract_regex(array[:1], f"^{manner.pattern}")[0].as_py()["s"]
             return stamps, _style(first, manner.style(separator))
     raise _refusal(array, what)
@@ -158,6 +156,7 @@ def parse(array: pa.Array, what: str) -> tuple[pa.Array, Style]:
 
 def _try(manner: _Manner, array: pa.Array) -> pa.Array | None:
     try:
+        manner.read(array[:_HEAD])  # most manners fail here, at little cost
         return manner.read(array)
     except pa.ArrowInvalid:
         return None

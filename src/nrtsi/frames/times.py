@@ -111,7 +111,8 @@ def together(times: Times, asked: Times) -> tuple[Times, Times]:
     """
     if times.kind != asked.kind:
         raise InputError(
-            f"times asked for must be {times.kind}s like the data's, got {asked.type}; convert them"
+            f"times asked for must be {times.kind}s like the data's, got {asked.type}; "
+            f"convert them"
         )
     if times.zone is None and asked.zone is not None:
         raise InputError(

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-__all__ = ["SetAttention", "may_attend", "rotate"]
+__all__ = ["SetAttention", "may_attend", "rotate", "turns"]
 
 # Periods of the rotary angles, in gaps: from neighbours in time to the reach of a wide window.
 SHORTEST, LONGEST = 2.5, 400.0
@@ -24,19 +24,25 @@ def may_attend(valid: Bool[Tensor, "window set"], obs: int) -> Bool[Tensor, "win
     return attend | torch.eye(size, dtype=torch.bool, device=valid.device)
 
 
+def turns(
+    time: Float[Tensor, "window set"], pairs: int
+) -> Float[Tensor, "window 1 set pairs 2"]:
+    """Cosine and sine of the angles by which `rotate` turns pairs of channels at each time."""
+    step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
+    period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
+    angle = 2 * torch.pi * time[:, None, :, None] / period
+    return torch.stack([angle.cos(), angle.sin()], dim=-1)
+
+
 def rotate(
-    channels: Float[Tensor, "window head set size"], time: Float[Tensor, "window set"]
+    channels: Float[Tensor, "window head set size"], turn: Float[Tensor, "window 1 set pairs 2"]
 ) -> Float[Tensor, "window head set size"]:
     """Turns pairs of channels by angles proportional to time.
 
     The product of a query and a key turned so depends on the difference of their times only.
     """
-    pairs = channels.shape[-1] // 2
-    step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
-    period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
-    angle = 2 * torch.pi * time[:, None, :, None] / period
-    cos, sin = angle.cos(), angle.sin()
-    first, second = channels[..., :pairs], channels[..., pairs:]
+    cos, sin = turn.unbind(dim=-1)
+    first, second = channels.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
@@ -47,13 +53,11 @@ class SetAttention(nn.Module):
         width: Channels of a token.
         heads: Attention heads.
         head_size: Channels of each head.
-        relative: Read differences of time as well.
     """
 
-    def __init__(self, width: int, heads: int, head_size: int, *, relative: bool) -> None:
+    def __init__(self, width: int, heads: int, head_size: int) -> None:
         super().__init__()
         self.heads = heads
-        self.relative = relative
         self.query = nn.Linear(width, heads * head_size, bias=False)
         self.key = nn.Linear(width, heads * head_size, bias=False)
         self.value = nn.Linear(width, heads * head_size, bias=False)
@@ -64,15 +68,18 @@ class SetAttention(nn.Module):
         asking: Float[Tensor, "window asking width"],
         asked: Float[Tensor, "window asked width"],
         attend: Bool[Tensor, "window asking asked"],
-        time: Float[Tensor, "window asking"],
-        asked_time: Float[Tensor, "window asked"],
+        turn: Float[Tensor, "window 1 asking pairs 2"] | None,
+        asked_turn: Float[Tensor, "window 1 asked pairs 2"] | None,
     ) -> Float[Tensor, "window asking width"]:
-        """Mixes each asking token with the asked ones that `attend` lets it read."""
+        """Mixes each asking token with the asked ones that `attend` lets it read.
+
+        With the `turns` of their times, attention reads differences of time as well.
+        """
         query, key, value = (
             project(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for project, tokens in ((self.query, asking), (self.key, asked), (self.value, asked))
         )  # each (window, head, set, head_size)
-        if self.relative:
-            query, key = rotate(query, time), rotate(key, asked_time)
+        if turn is not None and asked_turn is not None:
+            query, key = rotate(query, turn), rotate(key, asked_turn)
         mixed = scaled_dot_product_attention(query, key, value, attend.unsqueeze(1))
         return self.out(mixed.transpose(1, 2).flatten(-2))

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
-from nrtsi.model.attention import SetAttention, may_attend
+from nrtsi.model.attention import SetAttention, may_attend, turns
 from nrtsi.model.heads import GaussianHead, PointHead, Prediction
 from nrtsi.model.tokens import Layout, Tokens
 
@@ -69,16 +69,18 @@ class RowNetwork(nn.Module):
         attend: Bool[Tensor, "window set set"],
         tokens: Tokens,
     ) -> Float[Tensor, "window target width"]:
-        obs, time = tokens.obs, tokens.time
+        obs = tokens.obs
+        turn = turns(tokens.time, self.config.head_size // 2) if self.config.relative else None
         if self.cross is None:
             for block in self.blocks:
-                encoded = block(encoded, encoded, attend, time, time)
+                encoded = block(encoded, encoded, attend, turn, turn)
             return encoded[:, obs:]
         known, target = encoded[:, :obs], encoded[:, obs:]
+        known_turn, target_turn = (None, None) if turn is None else turn.tensor_split([obs], dim=2)
         for block in self.blocks:
-            known = block(known, known, attend[:, :obs, :obs], time[:, :obs], time[:, :obs])
+            known = block(known, known, attend[:, :obs, :obs], known_turn, known_turn)
         both = torch.cat([known, target], dim=1)
-        return self.cross(target, both, attend[:, obs:], time[:, obs:], time)
+        return self.cross(target, both, attend[:, obs:], target_turn, turn)
 
 
 class Block(nn.Module):
@@ -86,9 +88,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention = SetAttention(
-            config.width, config.heads, config.head_size, relative=config.relative
-        )
+        self.attention = SetAttention(config.width, config.heads, config.head_size)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.width, config.feed_forward),
             nn.GELU() if config.normalise else nn.ReLU(),
@@ -102,12 +102,12 @@ class Block(nn.Module):
         asking: Float[Tensor, "window asking width"],
         asked: Float[Tensor, "window asked width"],
         attend: Bool[Tensor, "window asking asked"],
-        time: Float[Tensor, "window asking"],
-        asked_time: Float[Tensor, "window asked"],
+        turn: Float[Tensor, "window 1 asking pairs 2"] | None,
+        asked_turn: Float[Tensor, "window 1 asked pairs 2"] | None,
     ) -> Float[Tensor, "window asking width"]:
         """Lets each asking token read the asked ones."""
         norm = self.before_attention
-        asking = asking + self.attention(norm(asking), norm(asked), attend, time, asked_time)
+        asking = asking + self.attention(norm(asking), norm(asked), attend, turn, asked_turn)
         return asking + self.feed_forward(self.before_feed_forward(asking))
 
 

@@ -1,6 +1,5 @@
 """What a network reads: known rows and targets of many windows as tensors."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -170,8 +169,3 @@ def _middle(
     low = np.where(valid, time, np.inf).min(axis=1)
     high = np.where(valid, time, -np.inf).max(axis=1)
     return (low + high) / 2
-
-
-def calendar_periods(periods: Sequence[float], span: float) -> tuple[float, ...]:
-    """The periods that a series of length `span` goes through at least once."""
-    return tuple(period for period in periods if period <= span)

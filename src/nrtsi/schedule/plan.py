@@ -61,7 +61,7 @@ def plan(
         rows = left[chosen]
         gap = gaps(series.time, sources, series.start, rows)
         if config.order != "all" and whole.any():
-            kept = _keep(gap, owner[rows], whole[chosen], config)
+            kept = _keep(gap, rows, owner[rows], whole[chosen], config)
             rows, gap = rows[kept], gap[kept]
         missing[rows] = 0
         asked[rows] = False
@@ -70,11 +70,12 @@ def plan(
 
 def _keep(
     gap: Float[np.ndarray, " entry"],
+    row: Int[np.ndarray, " entry"],
     owner: Int[np.ndarray, " entry"],
     whole: Bool[np.ndarray, " entry"],
     config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
     """All partly observed rows, and of the wholly missing ones those that `config` takes."""
     kept = ~whole
-    kept[whole] = take(gap[whole], Groups.by(owner[whole]), config)
+    kept[whole] = take(gap[whole], row[whole], Groups.by(owner[whole]), config)
     return kept

@@ -30,6 +30,12 @@ class Groups:
         first = np.concatenate([[True], np.diff(owner) > 0])
         return cls(np.flatnonzero(first), np.cumsum(first) - 1)
 
+    def cut(self, here: Bool[np.ndarray, " inner"]) -> "Groups":
+        """Groups that also end where `here` says, between one entry and the next."""
+        first = np.concatenate([[True], here])
+        first[self.begin] = True
+        return Groups(np.flatnonzero(first), np.cumsum(first) - 1)
+
     def most(self, value: np.ndarray) -> np.ndarray:
         """The largest of each entry's group, repeated for its entries."""
         return np.maximum.reduceat(value, self.begin)[self.of]
@@ -40,18 +46,24 @@ class Groups:
 
 
 def take(
-    gap: Float[np.ndarray, " entry"], groups: Groups, config: ScheduleConfig
+    gap: Float[np.ndarray, " entry"],
+    row: Int[np.ndarray, " entry"],
+    groups: Groups,
+    config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
-    """True for the entries that the next step imputes, at least one of every group."""
+    """True for the entries that the next step imputes, at least one of every group.
+
+    Entries are the wholly missing rows; `row` is where they stand.
+    """
     if config.order == "smallest":
         nearest = groups.least(gap)
         return _same_level(gap, nearest, config) & (gap <= nearest + config.band + SAME)
     widest = _widest_within_reach(gap, groups, 2.0**config.max_level)
     if config.one_by_one_above is None:
         return _band(gap, widest, config)
-    alone = widest > config.one_by_one_above
-    return np.where(alone, _first(gap >= widest - SAME, gap <= widest + SAME, groups),
-                    _band(gap, widest, config))
+    apart = groups if config.one_by_one_in == "series" else groups.cut(np.diff(row) > 1)
+    alone = _first(np.abs(gap - widest) <= SAME, apart)
+    return np.where(widest > config.one_by_one_above, alone, _band(gap, widest, config))
 
 
 def _widest_within_reach(
@@ -81,7 +93,8 @@ def _same_level(
 
 
 def _first(
-    not_less: Bool[np.ndarray, " entry"], not_more: Bool[np.ndarray, " entry"], groups: Groups
+    wanted: Bool[np.ndarray, " entry"], groups: Groups
 ) -> Bool[np.ndarray, " entry"]:
-    index = np.where(not_less & not_more, np.arange(not_less.size), not_less.size)
-    return np.arange(not_less.size) == groups.least(index)
+    """Only the first wanted entry of each group."""
+    index = np.arange(wanted.size)
+    return wanted & (index == groups.least(np.where(wanted, index, wanted.size)))

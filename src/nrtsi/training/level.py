@@ -1,7 +1,6 @@
 """Trains one network: steps, validation, plateaus, and when to stop."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,9 +86,7 @@ class Trainer:
 
     def validate(self) -> float:
         """Measures the validation loss, keeps the best weights, and notices a plateau."""
-        self.network.eval()
-        with torch.inference_mode():
-            loss = float(loss_of(self.network, self.validation.to(self.network.device)))
+        loss = self._validation_loss()
         if loss < self.best_loss:
             self.best_loss, self.stale = loss, 0
             self._keep()
@@ -98,6 +95,19 @@ class Trainer:
         if self.stale > self.config.patience:
             self.plateaus, self.stale = self.plateaus + 1, 0
         return loss
+
+    def _validation_loss(self) -> float:
+        self.network.eval()
+        total, cells = 0.0, 0
+        size = self.config.batch
+        with torch.inference_mode():
+            for first in range(0, self.validation.size, size):
+                last = min(first + size, self.validation.size)
+                batch = self.validation.pick(np.arange(first, last)).to(self.network.device)
+                count = int(batch.counts.sum())
+                total += float(loss_of(self.network, batch)) * count
+                cells += count
+        return total / max(1, cells)
 
     def restore_best(self) -> None:
         """Gives the network the weights of its best validation."""
@@ -134,6 +144,3 @@ def _optimizers(network: RowNetwork, config: TrainConfig) -> list[torch.optim.Op
     rest = [p for p in network.parameters() if id(p) not in inside]
     adam = torch.optim.Adam(rest, lr=config.learning_rate, betas=(0.9, 0.99))
     return [adam, Muon(matrices, lr=config.learning_rate)] if matrices else [adam]
-
-
-Save = Callable[[Trainer], None]

@@ -1,0 +1,41 @@
+"""Fingerprints of data: enough to tell whether a model has seen these rows."""
+
+import numpy as np
+from jaxtyping import Int, UInt64
+
+from nrtsi.series import SeriesSet
+
+__all__ = ["fingerprint", "overlap"]
+
+KEPT = 1024
+
+
+def fingerprint(series: SeriesSet) -> Int[np.ndarray, " kept"]:
+    """The smallest hashes of the rows that have data, ascending: an even sample of any size."""
+    return np.sort(np.unique(_hash(series))[:KEPT].view(np.int64))
+
+
+def overlap(kept: Int[np.ndarray, " kept"], series: SeriesSet) -> float:
+    """Share of a fingerprint's rows that stand in `series`, from 0 to 1."""
+    if not kept.size:
+        return 0.0
+    return float(np.isin(kept.view(np.uint64), _hash(series)).mean())
+
+
+def _hash(series: SeriesSet) -> UInt64[np.ndarray, " row"]:
+    """A hash of each row that has data: its time, its values and which of them are there."""
+    rows = series.observed.any(axis=1)
+    # + 0.0 turns -0.0 into 0.0, which is the same value with other bits.
+    columns = np.column_stack([series.time[rows], series.value[rows] + 0.0]).view(np.uint64)
+    seen = series.observed[rows].astype(np.uint64)
+    result = np.zeros(columns.shape[0], dtype=np.uint64)
+    for column in (*columns.T, *seen.T):
+        result = _mix(result ^ _mix(column + np.uint64(0x9E3779B97F4A7C15)))
+    return result
+
+
+def _mix(bits: UInt64[np.ndarray, " row"]) -> UInt64[np.ndarray, " row"]:
+    """The finaliser of splitmix64: every bit of the result depends on every bit given."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

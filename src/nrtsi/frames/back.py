@@ -1,0 +1,107 @@
+"""The ways back: from values of a `SeriesSet` into the caller's frame or array."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import narwhals as nw
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from nrtsi.errors import InputError
+from nrtsi.frames.cells import as_float, put, within
+
+__all__ = ["ArrayBack", "Back", "FrameBack"]
+
+
+class Back(Protocol):
+    """Puts values where cells are missing and returns the caller's kind of data."""
+
+    def fill(self, values: Float[np.ndarray, "row dim"]) -> Any:
+        """The caller's data, its missing cells replaced."""
+
+    def stack(
+        self, values: Sequence[Float[np.ndarray, "row dim"]], name: str, labels: Sequence[float]
+    ) -> Any:
+        """The caller's data once per label, as floats."""
+
+
+@dataclass(frozen=True)
+class FrameBack:
+    """The way back into a frame."""
+
+    frame: nw.DataFrame[Any]
+    names: tuple[str, ...]
+    """The value columns."""
+
+    rows: Int[np.ndarray, " line"]
+    """For each line of the frame, its row of the `SeriesSet`."""
+
+    known: Bool[np.ndarray, "line dim"]
+    """True where the frame's cell stays as it is."""
+
+    def fill(self, values: Float[np.ndarray, "row dim"]) -> Any:
+        """The frame with its missing cells replaced; everything else is the caller's."""
+        return self._filled(self.frame, values).to_native()
+
+    def _filled(
+        self, frame: nw.DataFrame[Any], values: Float[np.ndarray, "row dim"]
+    ) -> nw.DataFrame[Any]:
+        changed = []
+        for dim, name in enumerate(self.names):
+            lines = np.flatnonzero(~self.known[:, dim])
+            if lines.size:
+                fresh = values[self.rows[lines], dim]
+                changed.append(put(frame.get_column(name), lines, fresh))
+        return frame.with_columns(*changed) if changed else frame.clone()
+
+    def stack(
+        self, values: Sequence[Float[np.ndarray, "row dim"]], name: str, labels: Sequence[float]
+    ) -> Any:
+        """The frame once per label, one below the other, the label in a first column `name`."""
+        if name in self.frame.columns:
+            raise InputError(
+                f"data must have no column {name!r}, which the result adds; rename the column"
+            )
+        floats = self.frame.with_columns(*(as_float(self.frame.get_column(n)) for n in self.names))
+        kind = nw.Int64() if all(isinstance(n, int | np.integer) for n in labels) else nw.Float64()
+        parts = [
+            self._filled(floats, each).select(nw.lit(label, dtype=kind).alias(name), nw.all())
+            for each, label in zip(values, labels, strict=True)
+        ]
+        return nw.concat(parts, how="vertical").to_native()
+
+
+@dataclass(frozen=True)
+class ArrayBack:
+    """The way back into an array."""
+
+    array: np.ndarray
+    """(step, dim) or (series, step, dim)."""
+
+    rows: Int[np.ndarray, " line"]
+    """For each line (series by series, step by step), its row of the `SeriesSet`."""
+
+    known: Bool[np.ndarray, "line dim"]
+    """True where the array's cell stays as it is."""
+
+    def fill(self, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
+        """The array with its missing cells replaced, in its own type."""
+        return self._filled(self.array, values)
+
+    def _filled(self, array: np.ndarray, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
+        flat = array.reshape(self.known.shape).copy()
+        fresh = values[self.rows]
+        cells = ~self.known & ~np.isnan(fresh)
+        flat[cells] = within(fresh[cells], array.dtype)
+        return flat.reshape(array.shape)
+
+    def stack(
+        self, values: Sequence[Float[np.ndarray, "row dim"]], name: str, labels: Sequence[float]
+    ) -> np.ndarray:
+        """The array once per label, along a new first axis."""
+        kind = self.array.dtype if self.array.dtype.kind == "f" else np.dtype(np.float64)
+        floats = self.array.astype(kind)
+        return np.stack(
+            [self._filled(floats, each) for each, _ in zip(values, labels, strict=True)]
+        )

@@ -1,0 +1,58 @@
+"""Model files and training checkpoints: tensors and JSON in one safetensors file, nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from nrtsi.atomic import atomic
+from nrtsi.errors import CheckpointError
+
+__all__ = ["load", "save"]
+
+FORMAT = 1
+
+Kind = Literal["model", "training"]
+
+
+def save(path: Path, kind: Kind, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
+    """Writes both to `path`, whole or not at all."""
+    header = {
+        "format": str(FORMAT),
+        "nrtsi": kind,
+        "settings": json.dumps(settings, sort_keys=True),
+    }
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic(path) as temporary:
+        save_file(plain, temporary, header)
+
+
+def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads what `save` wrote.
+
+    Raises:
+        CheckpointError: `path` is absent, damaged, foreign, or of another kind or format.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"there is no file {path}; `nrtsi fit` writes one")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{path} is not a readable nrtsi {kind} file ({error}); fit the model again"
+        ) from error
+    if "nrtsi" not in header:
+        raise CheckpointError(f"{path} is a safetensors file, but not one that nrtsi wrote")
+    if header["nrtsi"] != kind:
+        raise CheckpointError(f"{path} is a {header['nrtsi']} file, not a {kind} file")
+    if header.get("format") != str(FORMAT):
+        raise CheckpointError(
+            f"{path} has format {header.get('format')}, this version reads {FORMAT}; "
+            f"use the version of nrtsi that wrote it, or fit again"
+        )
+    return tensors, json.loads(header["settings"])

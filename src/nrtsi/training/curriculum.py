@@ -1,0 +1,333 @@
+"""The order of training: the finest level first, each coarser one starting from the finer."""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nrtsi.config import ModelConfig, ScheduleConfig, TrainConfig
+from nrtsi.errors import InputError, TrainingError
+from nrtsi.events import Listener, TrainStep
+from nrtsi.missing import Hiding
+from nrtsi.model.rows import RowNetwork
+from nrtsi.model.tokens import Layout
+from nrtsi.series import SeriesSet
+from nrtsi.training import checkpoint
+from nrtsi.training.batches import Batch, Questions, split
+from nrtsi.training.level import Trainer
+
+__all__ = ["Budget", "Course", "Record", "Trained", "train"]
+
+log = logging.getLogger(__name__)
+
+VALIDATION_WINDOWS = 1024
+
+Record = dict[str, float | int | None]
+"""One validation: level, step, loss of the last batch, validation loss."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train: in seconds, or in steps over all levels."""
+
+    seconds: float | None = None
+    steps: int | None = None
+
+    def fraction(self, steps: int, seconds: float) -> float:
+        """Share of the budget used up."""
+        if self.steps is not None:
+            return steps / self.steps if self.steps else 1.0
+        assert self.seconds is not None
+        return seconds / self.seconds if self.seconds else 1.0
+
+
+@dataclass(frozen=True)
+class Course:
+    """Everything that decides what is learnt from the data."""
+
+    model: ModelConfig
+    layout: Layout
+    schedule: ScheduleConfig
+    train: TrainConfig
+    hiding: Hiding
+    budget: Budget
+    seed: int
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training left behind."""
+
+    networks: list[RowNetwork]
+    """One for each level, finest first, or a single one."""
+
+    history: list[Record]
+    steps: int
+
+    failure: TrainingError | None = None
+    """Why training could not go on; the networks are as good as they had been until then."""
+
+
+@dataclass
+class _Run:
+    """A training run that can be stopped anywhere and gone on with."""
+
+    course: Course
+    series: SeriesSet
+    path: Path | None
+    identity: str
+    listener: Listener | None
+    networks: list[RowNetwork] = field(default_factory=list)
+    history: list[Record] = field(default_factory=list)
+    steps_before: int = 0
+    seconds_before: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.begun = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.begun
+
+
+def train(
+    course: Course,
+    series: SeriesSet,
+    *,
+    path: Path | None = None,
+    identity: str = "",
+    resume: bool = False,
+    listener: Listener | None = None,
+) -> Trained:
+    """Trains the networks of a course on the observed cells of `series`, which is scaled.
+
+    With a `path`, a checkpoint is kept there; `resume` goes on from it, and a run of so many steps
+    ends with the same weights as one that was never stopped. Ctrl-C, or a loss that is not finite,
+    ends training early with the best weights so far; the checkpoint stays.
+
+    Raises:
+        InputError: There is too little data to hide any of it, or the checkpoint is of another run.
+    """
+    run = _Run(course, series, path, identity, listener)
+    stages = _stages(run)
+    first, saved = _resume(run, stages) if resume else (0, None)
+    failure = None
+    try:
+        for index in range(first, len(stages)):
+            trainer = _trainer(run, stages[index])
+            if saved is not None:
+                _restore(trainer, *saved)
+                saved = None
+            _train_stage(run, trainer, index, len(stages))
+    except KeyboardInterrupt:
+        log.warning("training was interrupted; the best weights so far are kept")
+    except TrainingError as error:
+        failure = error
+    else:
+        if path is not None:
+            path.unlink(missing_ok=True)
+    networks = _complete(run, [level for level, _ in stages])
+    return Trained(networks, run.history, run.steps_before, failure)
+
+
+Stage = tuple[int | None, Batch]
+
+
+def _stages(run: _Run) -> list[Stage]:
+    """The levels that occur in the data, finest first, each with its validation questions."""
+    course = run.course
+    levels: Sequence[int | None] = (
+        range(course.schedule.max_level + 1) if course.model.per_level else (None,)
+    )
+    questions = _questions(run, validation=True)
+    drawn = [(level, questions.draw(0, VALIDATION_WINDOWS, level)) for level in levels]
+    stages = [(level, batch) for level, batch in drawn if batch is not None]
+    if not stages:
+        raise InputError(
+            "there is too little data to learn from: nothing can be hidden; "
+            "give more rows, or use a simple method such as linear interpolation"
+        )
+    return stages
+
+
+def _questions(run: _Run, *, validation: bool) -> Questions:
+    course = run.course
+    rng = np.random.default_rng([course.seed, 1])
+    learn, hold = split(run.series, course.train.validation, rng)
+    return Questions(
+        run.series,
+        hold if validation else learn,
+        course.hiding,
+        course.schedule,
+        course.model,
+        course.layout,
+        (course.seed, 2 if validation else 3),
+    )
+
+
+def _trainer(run: _Run, stage: Stage) -> Trainer:
+    course = run.course
+    level, validation = stage
+    questions = _questions(run, validation=False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(course.seed)
+        network = RowNetwork(course.model, course.layout, course.schedule.max_level + 1)
+    if run.networks:
+        network.load_state_dict(run.networks[-1].state_dict())
+    elif course.model.residual:
+        network.spread.copy_(_spread(questions, network.spread))
+    return Trainer(network.to(course.device), questions, validation, course.train, level)
+
+
+def _spread(questions: Questions, like: Tensor) -> Tensor:
+    """Root mean square of what interpolation leaves over, by level and channel."""
+    drawn = questions.draw(0, VALIDATION_WINDOWS)
+    spread = torch.ones_like(like)
+    if drawn is None:
+        return spread
+    left = (drawn.truth - drawn.tokens.base).square() * drawn.counts
+    overall = _root_mean(left, drawn.counts).clamp(min=1e-3)
+    for level in range(like.shape[0]):
+        own = drawn.tokens.level == level
+        seen = drawn.counts[own].sum(dim=(0, 1)) >= 8
+        spread[level] = torch.where(seen, _root_mean(left[own], drawn.counts[own]), overall)
+    # A channel that interpolation gets exactly right still needs a scale to be wrong on.
+    return spread.clamp(min=1e-3)
+
+
+def _root_mean(squares: Tensor, counts: Tensor) -> Tensor:
+    return (squares.sum(dim=(0, 1)) / counts.sum(dim=(0, 1)).clamp(min=1)).sqrt()
+
+
+def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:
+    """Trains one level until its share of the budget is used up or it learns no more."""
+    budget, ends = run.course.budget, (index + 1) / stages
+    begins = index / stages
+    try:
+        while not trainer.finished:
+            used = budget.fraction(run.steps_before + trainer.step, run.seconds)
+            if used >= ends:
+                break
+            loss = trainer.advance((used - begins) * stages)
+            used = budget.fraction(run.steps_before + trainer.step, run.seconds)
+            valid = None
+            if trainer.step % run.course.train.validate_every == 0 or used >= ends:
+                valid = trainer.validate()
+                _note(run, trainer, loss, valid)
+                _save(run, trainer, index)
+            if run.listener is not None:
+                steps = run.steps_before + trainer.step
+                run.listener(TrainStep(trainer.level, steps, loss, valid, min(1.0, used)))
+    except KeyboardInterrupt:
+        trainer.validate()
+        raise
+    finally:
+        trainer.restore_best()
+        run.networks.append(trainer.network)
+        run.steps_before += trainer.step
+
+
+def _note(run: _Run, trainer: Trainer, loss: float, valid: float) -> None:
+    run.history.append(
+        {
+            "level": trainer.level,
+            "step": run.steps_before + trainer.step,
+            "loss": loss,
+            "valid_loss": valid,
+        }
+    )
+
+
+def _complete(run: _Run, levels: list[int | None]) -> list[RowNetwork]:
+    """One network a level: a level without one of its own shares that of the next finer."""
+    if not run.course.model.per_level:
+        return run.networks
+    trained = dict(zip(levels, run.networks, strict=False))
+    complete: list[RowNetwork] = []
+    for level in range(run.course.schedule.max_level + 1):
+        complete.append(trained.get(level) or (complete[-1] if complete else run.networks[0]))
+    return complete
+
+
+def _save(run: _Run, trainer: Trainer, index: int) -> None:
+    if run.path is None:
+        return
+    tensors = {
+        f"network.{i}.{name}": tensor
+        for i, network in enumerate([*run.networks, trainer.network])
+        for name, tensor in network.state_dict().items()
+    }
+    tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
+    for number, optimizer in enumerate(trainer.optimizers):
+        for parameter, state in optimizer.state_dict()["state"].items():
+            for name, tensor in state.items():
+                tensors[f"optimizer.{number}.{parameter}.{name}"] = tensor
+    # JSON has no infinity.
+    best = trainer.best_loss if math.isfinite(trainer.best_loss) else None
+    settings = {
+        "identity": run.identity,
+        "stage": index,
+        "step": trainer.step,
+        "steps_before": run.steps_before,
+        "seconds": run.seconds,
+        "best_loss": best,
+        "stale": trainer.stale,
+        "plateaus": trainer.plateaus,
+        "history": run.history,
+    }
+    checkpoint.save(run.path, "training", tensors, settings)
+
+
+Saved = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def _resume(run: _Run, stages: list[Stage]) -> tuple[int, Saved | None]:
+    """Brings back the finished levels; the current one is restored into its trainer later."""
+    if run.path is None or not run.path.exists():
+        return 0, None
+    tensors, settings = checkpoint.load(run.path, "training")
+    if settings["identity"] != run.identity:
+        raise InputError(
+            f"{run.path} belongs to a run with other data or settings; "
+            f"use the same ones to resume, or remove it to start anew"
+        )
+    for index in range(settings["stage"]):
+        trainer = _trainer(run, stages[index])
+        trainer.network.load_state_dict(_under(tensors, f"network.{index}."))
+        run.networks.append(trainer.network)
+    run.steps_before = settings["steps_before"]
+    run.seconds_before = settings["seconds"]
+    run.history = settings["history"]
+    return settings["stage"], (tensors, settings)
+
+
+def _restore(trainer: Trainer, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
+    trainer.network.load_state_dict(_under(tensors, f"network.{settings['stage']}."))
+    trainer.best = _under(tensors, "best.")
+    for number, optimizer in enumerate(trainer.optimizers):
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in _under(tensors, f"optimizer.{number}.").items():
+            parameter, name = key.split(".", 1)
+            state.setdefault(int(parameter), {})[name] = tensor
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+    trainer.step = settings["step"]
+    trainer.stale, trainer.plateaus = settings["stale"], settings["plateaus"]
+    trainer.best_loss = math.inf if settings["best_loss"] is None else settings["best_loss"]
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+

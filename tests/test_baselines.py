@@ -1,0 +1,188 @@
+"""Laws every baseline obeys, and pandas and closed forms as oracles of each."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nrtsi.baselines import BASELINES, KNN, MICE, Backward, Forward, Linear, Mean
+from nrtsi.series import SeriesSet
+
+seeds = st.integers(0, 2**32 - 1)
+every = pytest.mark.parametrize("name", list(BASELINES))
+
+
+def ragged(seed, missing=0.4, series=5, longest=25, dims=3):
+    """Series of random lengths and times, with random holes; every channel observed somewhere."""
+    rng = np.random.default_rng(seed)
+    length = rng.integers(1, longest, size=series)
+    rows = int(length.sum())
+    start = np.concatenate([[0], np.cumsum(length)])
+    time = np.concatenate([np.sort(rng.uniform(0, 50, size=n)) for n in length])
+    observed = rng.random((rows, dims)) >= missing
+    observed[0] = True
+    value = np.where(observed, rng.normal(size=(rows, dims)), 0.0)
+    return SeriesSet(time, value, observed, start)
+
+
+def fitted(name, series):
+    imputer = BASELINES[name]()
+    imputer.fit_series(series)
+    return imputer
+
+
+def by_series(series):
+    for a, b in zip(series.start, series.start[1:], strict=False):
+        yield slice(a, b)
+
+
+@every
+@settings(max_examples=5, deadline=None)
+@given(seed=seeds, missing=st.sampled_from([0.0, 0.3, 0.8, 1.0]))
+def test_every_cell_gets_a_finite_value(name, seed, missing):
+    series = ragged(seed, missing)
+    filled = fitted(name, series).fill_series(series)
+    assert filled.shape == series.value.shape
+    assert np.isfinite(filled).all()
+
+
+@every
+@settings(max_examples=5, deadline=None)
+@given(seed=seeds)
+def test_filling_changes_neither_the_data_nor_itself(name, seed):
+    series = ragged(seed)
+    value = series.value.copy()
+    imputer = fitted(name, series)
+    first = imputer.fill_series(series)
+    np.testing.assert_array_equal(series.value, value)
+    np.testing.assert_array_equal(imputer.fill_series(series), first)
+
+
+@every
+@settings(max_examples=5, deadline=None)
+@given(seed=seeds)
+def test_a_series_is_filled_as_it_would_be_alone(name, seed):
+    series = ragged(seed)
+    imputer = fitted(name, series)
+    together = imputer.fill_series(series)
+    for index, rows in enumerate(by_series(series)):
+        alone = imputer.fill_series(series.select(np.array([index])))
+        np.testing.assert_allclose(alone, together[rows], atol=1e-6)
+
+
+@every
+@settings(max_examples=5, deadline=None)
+@given(seed=seeds, factor=st.sampled_from([1e-3, 40.0]), offset=st.sampled_from([-7.0, 1e3]))
+def test_the_units_of_the_data_do_not_matter(name, seed, factor, offset):
+    series = ragged(seed)
+    changed = SeriesSet(
+        series.time,
+        np.where(series.observed, factor * series.value + offset, 0.0),
+        series.observed,
+        series.start,
+    )
+    plain = fitted(name, series).fill_series(series)
+    other = fitted(name, changed).fill_series(changed)
+    hole = ~series.observed
+    back = (other - offset) / factor
+    np.testing.assert_allclose(back[hole], plain[hole], atol=1e-3)
+
+
+@every
+def test_a_constant_channel_is_filled_with_its_constant(name):
+    value = np.full((1, 40, 2), 7.5)
+    value[0, :, 1] = np.sin(np.arange(40))
+    value[0, 5:9] = np.nan
+    value[0, 20:22, 0] = np.nan
+    series = SeriesSet.stack(value)
+    filled = fitted(name, series).fill_series(series)
+    np.testing.assert_allclose(filled[:, 0][~series.observed[:, 0]], 7.5, atol=1e-6)
+
+
+@every
+def test_a_single_observed_cell_is_enough(name):
+    value = np.full((1, 3, 1), np.nan)
+    value[0, 1, 0] = 4.0
+    series = SeriesSet.stack(value)
+    filled = fitted(name, series).fill_series(series)
+    np.testing.assert_allclose(filled[[0, 2], 0], 4.0)
+
+
+@every
+def test_new_data_are_filled_from_what_was_learned(name):
+    imputer = fitted(name, ragged(0))
+    fresh = ragged(1)
+    assert np.isfinite(imputer.fill_series(fresh)).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds)
+def test_neighbours_fill_as_pandas_does(seed):
+    series = ragged(seed)
+    mean = np.array([series.value[o, c].mean() for c, o in enumerate(series.observed.T)])
+    linear, forward, backward = (
+        fitted(name, series).fill_series(series) for name in ("linear", "forward", "backward")
+    )
+    for rows in by_series(series):
+        frame = pd.DataFrame(
+            np.where(series.observed[rows], series.value[rows], np.nan), index=series.time[rows]
+        )
+        fallback = dict(enumerate(mean))
+        np.testing.assert_allclose(forward[rows], frame.ffill().bfill().fillna(fallback))
+        np.testing.assert_allclose(backward[rows], frame.bfill().ffill().fillna(fallback))
+        joined = frame.interpolate(method="index").ffill().bfill().fillna(fallback)
+        np.testing.assert_allclose(linear[rows], joined, atol=1e-9)
+
+
+def test_a_straight_line_is_reproduced_at_any_times():
+    rng = np.random.default_rng(0)
+    time = np.sort(rng.uniform(0, 10, size=(1, 50)), axis=1)
+    truth = np.stack([3 * time - 1, -time], axis=-1)
+    value = truth.copy()
+    value[:, 1:-1][rng.random((1, 48, 2)) < 0.6] = np.nan
+    series = SeriesSet.stack(value, time)
+    filled = fitted("linear", series).fill_series(series)
+    np.testing.assert_allclose(filled, truth.reshape(-1, 2), atol=1e-12)
+
+
+def test_the_mean_is_that_of_the_data_it_was_fitted_on():
+    imputer = fitted("mean", SeriesSet.stack(np.array([[[1.0], [np.nan], [3.0]]])))
+    other = SeriesSet.stack(np.array([[[100.0], [np.nan]]]))
+    np.testing.assert_array_equal(imputer.fill_series(other), [[2.0], [2.0]])
+
+
+def test_knn_fills_a_lost_row_from_its_neighbours_in_time():
+    value = np.arange(101.0)[None, :, None].repeat(2, axis=2)
+    value[0, 50] = np.nan
+    series = SeriesSet.stack(value)
+    filled = fitted("knn", series).fill_series(series)
+    np.testing.assert_allclose(filled[50], 50, atol=1)
+
+
+def test_mice_finds_what_channels_have_in_common():
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(1, 300, 1))
+    truth = np.concatenate([first, 2 * first + 1], axis=-1)
+    value = truth.copy()
+    value[0, ::3, 1] = np.nan
+    series = SeriesSet.stack(value)
+    filled = fitted("mice", series).fill_series(series)
+    np.testing.assert_allclose(filled, truth[0], atol=0.02)
+
+
+@pytest.mark.parametrize("imputer", [KNN, MICE])
+def test_tables_learn_from_no_more_rows_than_they_say(imputer, monkeypatch):
+    monkeypatch.setattr(imputer, "most_rows", 30)
+    series = SeriesSet.stack(np.random.default_rng(0).normal(size=(1, 500, 2)))
+    seen = []
+    table = imputer()._imputer()
+    fit = type(table).fit
+    monkeypatch.setattr(type(table), "fit", lambda s, x: (seen.append(len(x)), fit(s, x))[1])
+    imputer().fit_series(series)
+    assert seen == [30]
+
+
+def test_the_baselines_have_their_names():
+    assert list(BASELINES.values()) == [Linear, Forward, Backward, Mean, KNN, MICE]
+    assert list(BASELINES) == ["linear", "forward", "backward", "mean", "knn", "mice"]

@@ -1,0 +1,532 @@
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import nrtsi
+from nrtsi.cli import app
+from nrtsi.errors import TrainingError
+from nrtsi.events import ImputeStep, TrainStep
+from nrtsi.progress import ProgressBar
+
+TINY = ["--preset", "tiny", "--steps", "4"]
+GAPPY = "time,x,y,note\n" + "".join(
+    f"2024-01-01 {h:02d}:00,{'' if h in (3, 4, 9) else f'{np.sin(h / 3):.3f}'},"
+    f"{'NA' if h == 12 else f'{h / 2:.2f}'},n{h}\n"
+    for h in range(24)
+)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def refused(result, message):
+    """A mistake of the user: one line, status 2, no traceback."""
+    assert result.exit_code == 2, result.output
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert re.search(f"^nrtsi: .*{message}", lines[0]), lines[0]
+    return True
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(GAPPY)
+    return path
+
+
+# The commands alone, with a stand-in for the library ------------------------------------------
+
+
+class Stub:
+    """Fills every missing number with 1.5 and remembers what it was called with."""
+
+    made: ClassVar[list] = []
+    fails: ClassVar[BaseException | None] = None
+
+    def __init__(self, **settings):
+        self.settings, self.calls = settings, {}
+        self.guesses_ = ("time: column 'time' (guessed)",)
+        Stub.made.append(self)
+
+    def fit(self, frame, **options):
+        self.calls["fit"] = options
+        if Stub.fails is not None:
+            raise Stub.fails
+        options["listener"](TrainStep(0, 1, 0.5, None, 0.5))
+        return self
+
+    def impute(self, frame, *, listener, **options):
+        self.calls["impute"] = options
+        listener(ImputeStep(0, 1.0))
+        filled = {
+            name: pc.fill_null(frame[name], 1.5 if name in ("x", "y") else "")
+            if name != "time"
+            else frame[name]
+            for name in frame.column_names
+        }
+        return pa.table(filled)
+
+    def sample(self, frame, *, draws, listener):
+        return pa.table({"draw": range(draws), "x": [0.5] * draws})
+
+    def save(self, path):
+        Path(path).write_text("model")
+
+    def info(self):
+        return {"columns": ["x", "y"], "steps": 4, "version": "0"}
+
+
+@dataclass
+class Score:
+    mse: float = 0.25
+    mae: float = 0.5
+    seconds: float = 1.0
+
+
+class StubEvaluation:
+    methods: ClassVar = {"nrtsi": Score(), "linear": Score(0.5)}
+    failed: ClassVar = {"knn": "too few rows"}
+    hidden, cells, seen = 10, 100, True
+
+    def to_json(self):
+        return {"methods": {name: vars(score) for name, score in self.methods.items()}}
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    imputer, evaluation = ModuleType("nrtsi.imputer"), ModuleType("nrtsi.evaluation")
+    imputer.NRTSI, imputer.load = Stub, lambda path: Stub(path=path)
+    evaluation.calls = []
+
+    def evaluate(frame, **options):
+        evaluation.calls.append(options)
+        return StubEvaluation()
+
+    evaluation.evaluate = evaluate
+    monkeypatch.setitem(sys.modules, "nrtsi.imputer", imputer)
+    monkeypatch.setitem(sys.modules, "nrtsi.evaluation", evaluation)
+    monkeypatch.setattr(Stub, "made", [])
+    monkeypatch.setattr(Stub, "fails", None)
+    return Stub
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, nrtsi.cli\n"
+        "from typer.testing import CliRunner\n"
+        "assert CliRunner().invoke(nrtsi.cli.app, ['--help']).exit_code == 0\n"
+        "heavy = {'torch', 'sklearn', 'pyarrow', 'numpy', 'pydantic'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_printed():
+    assert run("--version").stdout == f"nrtsi {nrtsi.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["fit", "impute", "sample", "evaluate", "info", "demo"])
+def test_every_command_has_help(command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "--quiet" in result.stdout
+
+
+def test_an_unknown_option_ends_with_status_2(data):
+    result = run("impute", data, "--out", "o.csv", "--colour", "red")
+    assert result.exit_code == 2
+    assert "No such option" in result.stderr
+
+
+def test_settings_reach_the_model_and_the_rest_is_left_to_the_library(stub, data, tmp_path):
+    options = ["--columns", 'x,"y, z"', "--steps", 5, "--seed", 3, "--hide", "own", "--id", "k"]
+    run("impute", data, "--out", tmp_path / "o.csv", *options)
+    (model,) = stub.made
+    expected = {"columns": ["x", "y, z"], "steps": 5, "seed": 3, "hide": "own", "id": "k"}
+    assert model.settings == expected
+
+
+def test_impute_keeps_the_text_of_what_was_there_and_reports(stub, data, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("impute", data, "--out", out)
+    assert result.exit_code == 0, result.output
+    expected = re.sub(r",(NA|),", ",1.5,", GAPPY)
+    assert out.read_text() == expected
+    assert re.fullmatch(
+        rf"wrote {out}: 4 of 48 cells imputed \(2 columns\), 4 steps in \d+ s\n", result.stdout
+    )
+    assert result.stderr == "nrtsi: time: column 'time' (guessed)\n"
+
+
+@pytest.mark.parametrize("position", ["before", "after"])
+def test_quiet_is_accepted_before_and_after_the_command(stub, data, tmp_path, position):
+    command = ["impute", data, "--out", tmp_path / "o.csv"]
+    result = run(*(["--quiet", *command] if position == "before" else [*command, "--quiet"]))
+    assert result.exit_code == 0
+    assert result.output == ""
+
+
+def test_other_times_are_asked_for_by_file_or_by_spacing(stub, data, tmp_path):
+    times = tmp_path / "times.csv"
+    times.write_text("time\n2024-01-01 00:30\n")
+    run("impute", data, "--out", tmp_path / "a.csv", "--at", times)
+    run("impute", data, "--out", tmp_path / "b.csv", "--every", "15min")
+    at, every = (model.calls["impute"] for model in stub.made)
+    assert at["at"].column_names == ["time"]
+    assert at["every"] is None
+    assert every == {"at": None, "every": "15min"}
+
+
+def test_samples_are_written_with_their_number_first(stub, data, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("sample", data, "--draws", 3, "--out", out)
+    assert result.stdout == f"wrote {out}: 3 draws of 24 rows\n"
+    assert out.read_text() == "draw,x\n0,0.5\n1,0.5\n2,0.5\n"
+
+
+def test_parquet_goes_in_and_out(stub, tmp_path):
+    table = pa.table({"time": [0.0, 1.0], "x": [1.0, None], "y": [2.0, 3.0]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    run("impute", tmp_path / "a.parquet", "--out", tmp_path / "b.parquet")
+    assert pq.read_table(tmp_path / "b.parquet")["x"].to_pylist() == [1.0, 1.5]
+
+
+def test_fit_passes_the_checkpoint_and_removes_it_at_the_end(stub, data, tmp_path):
+    out, checkpoint = tmp_path / "m.nrtsi", tmp_path / "m.nrtsi.checkpoint"
+    checkpoint.write_text("state")
+    message = rf"{checkpoint} is left from a run .*--resume to go on .*--overwrite to start anew"
+    assert refused(run("fit", data, "--out", out), message)
+    result = run("fit", data, "--out", out, "--resume")
+    assert result.exit_code == 0, result.output
+    options = stub.made[-1].calls["fit"]
+    assert (options["checkpoint"], options["resume"]) == (checkpoint, True)
+    assert not checkpoint.exists()
+    assert out.read_text() == "model"
+
+
+def test_resume_without_a_checkpoint_says_so_and_starts(stub, data, tmp_path):
+    result = run("fit", data, "--out", tmp_path / "m", "--resume")
+    assert result.exit_code == 0
+    assert "there is no" in result.stderr
+    assert "starting from the beginning" in result.stderr
+
+
+def test_a_run_that_was_killed_after_writing_its_model_can_be_resumed(stub, data, tmp_path):
+    (tmp_path / "m").write_text("model")
+    assert refused(run("fit", data, "--out", tmp_path / "m"), "m exists already; add --overwrite")
+    (tmp_path / "m.checkpoint").write_text("state")
+    assert run("fit", data, "--out", tmp_path / "m", "--resume").exit_code == 0
+
+
+def test_scores_are_a_table_or_json_alone(stub, data):
+    result = run("evaluate", data)
+    assert result.exit_code == 0, result.output
+    for text in ("nrtsi", "linear", "0.25", "failed", "too few rows", "10 of 100 known cells"):
+        assert text in result.stdout
+    assert "the model was trained on this data" in result.stdout
+    record = json.loads(run("evaluate", data, "--json").stdout)
+    assert record["methods"]["linear"]["mse"] == 0.5
+
+
+def test_settings_that_a_model_would_ignore_are_refused(stub, data, tmp_path):
+    for option in (["--steps", 3], ["--preset", "tiny"], ["--columns", "x"]):
+        arguments = ["impute", data, "--out", tmp_path / "o.csv", "--model", "m", *option]
+        assert refused(run(*arguments), f"{option[0]} must not be given with --model")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "1m", "--steps", "3"], "--budget and --steps must not both be given"),
+        (["--budget", "soon"], "a duration must be .* got 'soon'"),
+        (["--at", "a.csv", "--every", "1h"], "--at and --every must not both be given"),
+        (["--at", "gone.csv"], "gone.csv does not exist"),
+    ],
+)
+def test_contradicting_options_are_refused(stub, data, tmp_path, options, message):
+    assert refused(run("impute", data, "--out", tmp_path / "o.csv", *options), message)
+
+
+@pytest.mark.parametrize("command", ["impute", "sample", "fit"])
+def test_outputs_are_checked_before_any_training(stub, data, tmp_path, command):
+    suffix = "" if command == "fit" else ".csv"
+    out = tmp_path / f"out{suffix}"
+    out.write_text("old")
+    assert refused(run(command, data, "--out", out), "exists already; add --overwrite")
+    missing = tmp_path / "gone" / f"out{suffix}"
+    assert refused(run(command, data, "--out", missing), "there is no folder .*gone")
+    assert refused(run(command, data, "--out", tmp_path / ".." / tmp_path.name), "must ")
+    assert stub.made == []
+    assert out.read_text() == "old"
+    assert run(command, data, "--out", out, "--overwrite").exit_code == 0
+    assert out.read_text() != "old"
+
+
+def test_the_input_can_be_the_output_only_with_overwrite(stub, data):
+    assert refused(run("impute", data, "--out", data), "exists already")
+    assert data.read_text() == GAPPY
+    assert run("impute", data, "--out", data, "--overwrite").exit_code == 0
+    assert "NA" not in data.read_text()
+
+
+def test_a_full_disk_loses_nothing(stub, data, tmp_path, monkeypatch):
+    out = tmp_path / "out.csv"
+    out.write_text("old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("--quiet", "impute", data, "--out", out, "--overwrite")
+    assert refused(result, "out.csv cannot be written: No space left on device; free some")
+    assert out.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "out.csv"]
+
+
+def test_ctrl_c_ends_with_one_line_and_status_130(stub, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Stub, "fails", KeyboardInterrupt())
+    result = run("impute", data, "--out", tmp_path / "o.csv")
+    assert result.exit_code == 130
+    assert result.stderr == "nrtsi: interrupted; no output was written\n"
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_an_error_of_several_lines_is_printed_as_one(stub, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Stub, "fails", TrainingError("the loss\n  is not finite"))
+    assert refused(run("fit", data, "--out", tmp_path / "m"), "the loss is not finite")
+
+
+def test_a_bug_of_ours_keeps_its_traceback(stub, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Stub, "fails", ZeroDivisionError())
+    result = run("fit", data, "--out", tmp_path / "m")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+# The real thing, tiny -------------------------------------------------------------------------
+
+BAD = [
+    (
+        "time,x\n1,2\n",
+        ["--columns", "x,z"],
+        r"every named column, got no 'z'; there are 'time', 'x'",
+    ),
+    (
+        "time,x,c\n1,2,red\n2,3,blue\n",
+        ["--columns", "c"],
+        r"column 'c' must be numeric, got String; .*leave it out of --columns",
+    ),
+    ("time,x\n1,2\n1,3\n2,\n", [], r"times must be unique .*2 rows at '1'.*series with --id"),
+    ("time,x\n1,2\n2,inf\n3,\n", [], r"column 'x' must be finite, got inf at row 1"),
+    (
+        "id,time,x\na,1,2\na,2,\nb,1,\nb,2,\n",
+        [],
+        r"series 'b' must have something observed.*--on-empty skip",
+    ),
+    ("time,x\n", [], r"at least one row, got an empty table"),
+    ("time,x\n1,\n2,\n", [], r"at least one observed value, got none in 'x'"),
+    (
+        "when,x\nsoon,2\nlater,\n",
+        ["--time", "when"],
+        r"time column 'when' must hold times .*got 'soon' at row 0",
+    ),
+    ("time,x\n1,2\n,3\n", [], r"time column 'time' must be known .*a missing time at row 1"),
+    ("time,x\n1,2\n2,\n", ["--time", "clock"], r"every named column, got no 'clock'"),
+    ("time,x\n1,2\n2,\n", ["--preset", "huge"], r"preset must be one of .*'huge'"),
+    ("time,x\n1,2\n2,\n", ["--setting", "odd"], r"setting must be one of .*'odd'"),
+    ("time,x\n1,2\n2,\n", ["--hide", "all"], r"hide must be one of .*'all'"),
+    ("time,x\n1,2\n2,\n", ["--device", "toaster"], r"device must be .*'toaster'"),
+    ("time,x\n1,2\n2,3,4\n", [], r"line 3: every line must have 2 cells"),
+    ("", [], r"is empty"),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "message"), BAD)
+def test_bad_data_is_refused_in_one_line_and_nothing_is_lost(tmp_path, text, options, message):
+    data, out = tmp_path / "d.csv", tmp_path / "o.csv"
+    data.write_text(text)
+    out.write_text("old")
+    tiny = TINY if "--preset" not in options else ["--steps", "4"]
+    result = run("--quiet", "impute", data, "--out", out, "--overwrite", *tiny, *options)
+    assert refused(result, message)
+    assert data.read_text() == text
+    assert out.read_text() == "old"
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    (folder / "data.csv").write_text(GAPPY)
+    result = run("fit", folder / "data.csv", "--out", folder / "m.safetensors", *TINY)
+    assert result.exit_code == 0, result.output
+    return folder / "m.safetensors"
+
+
+def test_one_row_is_imputed_or_refused_but_never_breaks(tmp_path):
+    (tmp_path / "d.csv").write_text("time,x,y\n1,2,3\n")
+    result = run("impute", tmp_path / "d.csv", "--out", tmp_path / "o.csv", *TINY)
+    assert result.exit_code in (0, 2), result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_fitted_model_fills_the_file_and_keeps_what_was_there(fitted, data, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("impute", data, "--model", fitted, "--out", out)
+    assert result.exit_code == 0, result.output
+    before = [line.split(",") for line in GAPPY.splitlines()]
+    after = [line.split(",") for line in out.read_text().splitlines()]
+    for old, new in zip(before, after, strict=True):
+        for was, is_now in zip(old, new, strict=True):
+            assert is_now == was if was not in ("", "NA") else np.isfinite(float(is_now))
+
+
+def test_samples_hold_every_draw_of_every_row(fitted, data, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("sample", data, "--model", fitted, "--draws", 3, "--out", out)
+    assert result.exit_code == 0, result.output
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert rows[0][0] == "draw"
+    assert [row[0] for row in rows[1:]] == [str(i) for i in range(3) for _ in range(24)]
+
+
+def test_values_are_given_at_a_finer_spacing_and_at_times_from_a_file(fitted, data, tmp_path):
+    run("impute", data, "--model", fitted, "--out", tmp_path / "a.csv", "--every", "30min")
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert len(lines) == 1 + 47
+    assert lines[2].startswith("2024-01-01 00:30")
+    (tmp_path / "at.csv").write_text("time\n2024-01-01 07:15\n")
+    result = run(
+        "impute", data, "--model", fitted, "--out", tmp_path / "b.csv", "--at", tmp_path / "at.csv"
+    )
+    assert result.exit_code == 0, result.output
+    assert len((tmp_path / "b.csv").read_text().splitlines()) == 2
+
+
+def test_info_tells_what_the_model_holds(fitted):
+    text = run("info", fitted).stdout
+    for part in ("x", "y", "steps", "parameters", "version"):
+        assert part in text
+    assert json.loads(run("info", fitted, "--json").stdout)["steps"] == 4
+
+
+def test_evaluation_scores_every_method(data):
+    result = run("evaluate", data, "--json", *TINY)
+    assert result.exit_code == 0, result.output
+    methods = json.loads(result.stdout)["methods"]
+    for name in ("nrtsi", "linear", "forward", "backward", "mean", "knn", "mice"):
+        assert {"mse", "mae"} <= methods[name].keys()
+
+
+def test_evaluation_says_when_the_model_has_seen_the_data(fitted, data):
+    result = run("evaluate", data, "--model", fitted)
+    assert result.exit_code == 0, result.output
+    assert "the model was trained on this data" in result.stdout
+
+
+def test_a_damaged_or_foreign_model_is_refused(fitted, data, tmp_path):
+    damaged, foreign = tmp_path / "damaged", tmp_path / "foreign"
+    damaged.write_bytes(fitted.read_bytes()[:200])
+    foreign.write_text("not a model")
+    for path in (damaged, foreign, tmp_path / "gone"):
+        for command in (["info", path], ["impute", data, "--model", path, "--out", "o.csv"]):
+            assert refused(run(*command), re.escape(str(path)))
+
+
+def test_a_table_whose_columns_differ_from_the_fitted_ones_is_refused(fitted, tmp_path):
+    (tmp_path / "d.csv").write_text("time,x,z\n2024-01-01,1,2\n2024-01-02,,3\n")
+    result = run("impute", tmp_path / "d.csv", "--model", fitted, "--out", tmp_path / "o.csv")
+    assert refused(result, "'y'")
+
+
+def test_the_same_seed_and_steps_give_the_same_bytes(data, tmp_path):
+    for name in ("a.csv", "b.csv"):
+        result = run("impute", data, "--out", tmp_path / name, *TINY, "--seed", 5)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+# The demonstration ----------------------------------------------------------------------------
+
+
+def test_the_bundled_file_is_what_the_simulator_makes(tmp_path):
+    from nrtsi.demo import simulated_weather  # imports PyTorch
+    from nrtsi.files import write_table
+
+    write_table(tmp_path / "w.csv", simulated_weather())
+    bundled = resources.files("nrtsi.datasets") / "weather.csv"
+    assert bundled.read_bytes() == (tmp_path / "w.csv").read_bytes()
+    assert len(bundled.read_bytes()) < 100_000
+
+
+@pytest.mark.slow
+def test_the_demo_writes_its_files_and_ends_with_the_line_to_type(tmp_path):
+    result = run("demo", "--out", tmp_path / "demo", "--budget", "2s")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "demo" / "weather.png").stat().st_size > 10_000
+    assert "nan" not in (tmp_path / "demo" / "weather_filled.csv").read_text()
+    assert "linear" in result.stdout
+    assert result.stdout.rstrip().endswith("nrtsi impute your.csv --out filled.csv")
+    assert refused(run("demo", "--out", tmp_path / "demo"), "exists already; add --overwrite")
+
+
+def test_the_demo_refuses_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert refused(run("demo", "--out", tmp_path / "file" / "demo"), "cannot be made a folder")
+
+
+# The progress bar -----------------------------------------------------------------------------
+
+
+def shown(monkeypatch, capfd, seconds, *, terminal=True, quiet=False):
+    """What a bar writes when an event comes at each of these seconds."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    clock = iter([0.0, *seconds])
+    with ProgressBar(quiet=quiet, clock=lambda: next(clock)) as bar:
+        for i, _ in enumerate(seconds):
+            bar(TrainStep(2, i, 0.125, None, (i + 1) / 10))
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capfd.readouterr().err)
+
+
+def test_the_bar_shows_level_loss_and_time_left_after_two_seconds(monkeypatch, capfd):
+    text = shown(monkeypatch, capfd, [1.0, 4.0])
+    for part in ("training", "20%", "level 2", "loss 0.1250", "0:24 left"):
+        assert part in text
+
+
+def test_no_bar_for_short_work_or_quiet_or_no_terminal(monkeypatch, capfd):
+    assert shown(monkeypatch, capfd, [0.5, 1.9]) == ""
+    assert shown(monkeypatch, capfd, [1.0, 9.0], quiet=True) == ""
+    assert shown(monkeypatch, capfd, [1.0, 9.0], terminal=False) == ""
+
+
+def test_time_left_starts_anew_with_every_piece_of_work(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    clock = iter([0.0, 0.1, 1.0, 1.5])
+    bar = ProgressBar(clock=lambda: next(clock))
+    bar(TrainStep(None, 1, 0.5, None, 0.9))
+    bar(ImputeStep(0, 0.5))
+    assert (bar.phase, bar.phase_began) == ("imputing", 1.0)
+    bar(ImputeStep(0, 0.1))
+    assert bar.phase_began == 1.5

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from nrtsi.baselines import BASELINES, KNN, MICE, Backward, Forward, Linear, Mean
+from nrtsi.errors import NotFittedError
 from nrtsi.series import SeriesSet
 
 seeds = st.integers(0, 2**32 - 1)
@@ -114,6 +116,25 @@ def test_new_data_are_filled_from_what_was_learned(name):
     imputer = fitted(name, ragged(0))
     fresh = ragged(1)
     assert np.isfinite(imputer.fill_series(fresh)).all()
+
+
+@every
+def test_frames_come_back_filled_with_observed_cells_untouched(name):
+    rng = np.random.default_rng(0)
+    hours = pd.date_range("2024-01-01", periods=60, freq="h")
+    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"], index=hours)
+    frame = frame.mask(rng.random((60, 2)) < 0.3)
+    filled = BASELINES[name]().fit(frame).impute(frame)
+    assert filled.notna().all(axis=None)
+    pd.testing.assert_frame_equal(filled.where(frame.notna()), frame, check_exact=True)
+
+
+@every
+def test_a_baseline_obeys_the_rules_of_scikit_learn(name):
+    imputer = BASELINES[name](columns=["a"])
+    assert clone(imputer).get_params() == imputer.get_params()
+    with pytest.raises(NotFittedError, match="not fitted; call fit"):
+        imputer.impute(pd.DataFrame({"a": [1.0, np.nan]}))
 
 
 @settings(max_examples=15, deadline=None)

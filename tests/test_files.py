@@ -86,7 +86,7 @@ def write(folder, name, text):
 # Laws ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(csv_tables(), st.sampled_from(",;\t|"))
 def test_filling_a_csv_changes_the_text_of_missing_cells_and_of_no_others(columns, delimiter):
     with TemporaryDirectory() as folder:

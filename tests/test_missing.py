@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from nrtsi.errors import InputError
 from nrtsi.missing import Hiding, blocks, own, points, rows_fail_together
+from nrtsi.missing.patterns import Gaps
 from nrtsi.series import SeriesSet
 
 seeds = st.integers(0, 2**32 - 1)
@@ -193,6 +194,12 @@ def test_a_single_series_can_lend_its_gaps_to_itself():
     hidden = own(series, np.random.default_rng(1), series)
     np.testing.assert_array_equal(hidden[:, 0], hidden[:, 1])
     assert 0 < hidden[:, 0].sum() <= 40
+
+
+def test_gaps_found_beforehand_hide_the_same_cells():
+    donors, series = ragged(5), complete(series=8, steps=30, dims=3)
+    found = own(series, np.random.default_rng(2), Gaps.of(donors))
+    np.testing.assert_array_equal(found, own(series, np.random.default_rng(2), donors))
 
 
 def test_nothing_missing_lends_nothing():

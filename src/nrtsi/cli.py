@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nrtsi import __version__
-from nrtsi.errors import InputError, NrtsiError
+from nrtsi.errors import InputError, NrtsiError, TrainingError
 
 if TYPE_CHECKING:
     from nrtsi.evaluation import Evaluation
@@ -253,16 +253,21 @@ def fit(
     from nrtsi.files import read_table
 
     checkpoint = out.with_name(out.name + ".checkpoint")
-    _check_checkpoint(checkpoint, resume=resume, overwrite=overwrite, voice=voice)
     check_writable(out, overwrite=overwrite or (resume and checkpoint.exists()))
-    table = read_table(data)
-    model, began = _new_model(settings), time.monotonic()
-    with voice.progress() as listener:
-        model.fit(table.typed, listener=listener, checkpoint=checkpoint, resume=resume)
-    _say_guesses(model, voice)
+    _check_checkpoint(checkpoint, resume=resume, overwrite=overwrite, voice=voice)
+    table, began = read_table(data), time.monotonic()
+    model = _new_model(settings, table, voice)
+    try:
+        with voice.progress() as listener:
+            model.fit(table.typed, listener=listener, checkpoint=checkpoint, resume=resume)
+    except TrainingError:
+        model.save(out)
+        voice.say(f"wrote {out} with the last good weights")
+        raise
     model.save(out)
-    checkpoint.unlink(missing_ok=True)
-    voice.report(f"wrote {out}: {_trained(model, began)}")
+    if checkpoint.exists():
+        voice.say(f"training was cut short; add --resume to go on from {checkpoint}")
+    voice.report(f"wrote {out}: {_shape(model, table)}, {_trained(model, began)}")
 
 
 @_command
@@ -287,15 +292,17 @@ def impute(
         raise InputError("--at and --every must not both be given; leave one of them out")
     check_output(out, overwrite=overwrite)
     table, asked = read_table(data), None if at is None else read_table(at).typed
-    began = time.monotonic()
+    whole, began = at is None and every is None, time.monotonic()
+    if model is None and whole and _is_complete(table, settings):
+        write_table(out, table, overwrite=overwrite)
+        voice.report(f"wrote {out}: nothing was missing")
+        return
     with voice.progress() as listener:
-        imputer = _ready_model(model, settings, table, listener)
+        imputer = _ready_model(model, settings, table, voice, listener)
         filled = imputer.impute(table.typed, at=asked, every=every, listener=listener)
-    _say_guesses(imputer, voice)
-    whole = at is None and every is None
     result = table.fill(filled) if whole else Table(filled, None, table.delimiter)
     write_table(out, result, overwrite=overwrite)
-    done = _imputed(imputer, table, filled) if whole else f"{filled.num_rows:,} rows"
+    done = _imputed(imputer, table, filled) if whole else _count(filled.num_rows, "row")
     voice.report(f"wrote {out}: {done}, {_trained(imputer, began)}")
 
 
@@ -315,12 +322,11 @@ def sample(
     check_output(out, overwrite=overwrite)
     table, began = read_table(data), time.monotonic()
     with voice.progress() as listener:
-        imputer = _ready_model(model, settings, table, listener)
+        imputer = _ready_model(model, settings, table, voice, listener)
         drawn = imputer.sample(table.typed, draws=draws, listener=listener)
-    _say_guesses(imputer, voice)
     write_table(out, Table(drawn, None, table.delimiter), overwrite=overwrite)
-    voice.report(f"wrote {out}: {draws} draws of {table.typed.num_rows:,} rows")
-    voice.say(_trained(imputer, began))
+    done = f"{_count(draws, 'draw')} of {_count(table.typed.num_rows, 'row')}"
+    voice.report(f"wrote {out}: {done}, {_trained(imputer, began)}")
 
 
 @_command
@@ -334,13 +340,14 @@ def evaluate(
     """Hide known values of DATA and print how well each method finds them again."""
     from nrtsi.evaluation import evaluate as score
     from nrtsi.files import read_table
-    from nrtsi.imputer import load
 
-    given = settings.given()
-    if model is not None:
-        settings.refuse("budget", "steps", "preset", "setting", because="with --model")
+    given, trained = settings.given(), None
     table = read_table(data)
-    trained = None if model is None else load(model)
+    if model is not None:
+        names = [f.name for f in fields(settings) if f.name not in ("seed", "device", "hide")]
+        settings.refuse(*names, because="with --model, which has its own")
+        trained = _loaded(model, settings)
+        given.pop("device", None)
     with voice.progress() as listener:
         evaluation = score(table.typed, model=trained, listener=listener, **given)
     if as_json:
@@ -403,30 +410,57 @@ def _check_checkpoint(checkpoint: Path, *, resume: bool, overwrite: bool, voice:
         )
 
 
-def _new_model(settings: Settings) -> "NRTSI":
+def _new_model(settings: Settings, table: "Table", voice: Voice) -> "NRTSI":
+    """A model still to be fitted; says first, before any training, what it takes for what."""
     from nrtsi.imputer import NRTSI
 
-    return NRTSI(**settings.given())
+    model = NRTSI(**settings.given())
+    for guess in model.read(table.typed).guesses:
+        voice.say(guess)
+    return model
+
+
+def _is_complete(table: "Table", settings: Settings) -> bool:
+    """True where nothing is missing, so that there is nothing to train for."""
+    from nrtsi.imputer import NRTSI
+
+    return bool(NRTSI(**settings.given()).read(table.typed).series.observed.all())
 
 
 def _ready_model(
-    path: Path | None, settings: Settings, table: "Table", listener: "ProgressBar"
+    path: Path | None, settings: Settings, table: "Table", voice: Voice, listener: "ProgressBar"
 ) -> "NRTSI":
     """The model in the file, or one trained on the table itself."""
-    from nrtsi.imputer import load
-
     if path is None:
-        model = _new_model(settings)
-        model.fit(table.typed, listener=listener)
-        return model
+        return _new_model(settings, table, voice).fit(table.typed, listener=listener)
     names = [f.name for f in fields(settings) if f.name not in ("seed", "device")]
     settings.refuse(*names, because="with --model, which has its own")
-    return load(path)
+    return _loaded(path, settings)
 
 
-def _say_guesses(model: "NRTSI", voice: Voice) -> None:
-    for guess in model.guesses_:
-        voice.say(guess)
+def _loaded(path: Path, settings: Settings) -> "NRTSI":
+    from nrtsi.imputer import load
+
+    model = load(path, device=settings.device or "auto")
+    return model if settings.seed is None else model.set_params(seed=settings.seed)
+
+
+def _count(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> _count(1, "row"), _count(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    plural = noun if number == 1 or noun == "series" else f"{noun}s"
+    return f"{number:,} {plural}"
+
+
+def _shape(model: "NRTSI", table: "Table") -> str:
+    import pyarrow.compute as pc
+
+    key, values = model.columns_.id, model.columns_.values or ()
+    series = 1 if key is None else pc.count_distinct(table.typed[key]).as_py()
+    return f"{_count(len(values), 'column')}, {_count(series, 'series')}"
 
 
 def _imputed(model: "NRTSI", table: "Table", filled: Any) -> str:
@@ -434,15 +468,18 @@ def _imputed(model: "NRTSI", table: "Table", filled: Any) -> str:
 
     from nrtsi.files import missing_cells
 
-    names = model.info()["columns"]
-    before = sum(pc.sum(missing_cells(table.typed[name])).as_py() or 0 for name in names)
-    after = sum(pc.sum(missing_cells(filled[name])).as_py() or 0 for name in names)
-    cells = len(names) * table.typed.num_rows
-    return f"{before - after:,} of {cells:,} cells imputed ({len(names)} columns)"
+    def missing(frame: Any) -> int:
+        return sum(pc.sum(missing_cells(frame[name])).as_py() or 0 for name in values)
+
+    values = model.columns_.values or ()
+    cells = _count(len(values) * table.typed.num_rows, "cell")
+    return (
+        f"{missing(table.typed) - missing(filled):,} of {cells} imputed ({_shape(model, table)})"
+    )
 
 
 def _trained(model: "NRTSI", began: float) -> str:
-    return f"{model.info()['steps']:,} steps in {time.monotonic() - began:.0f} s"
+    return f"{_count(model.steps_, 'step')} in {time.monotonic() - began:.0f} s"
 
 
 def _print_scores(evaluation: "Evaluation") -> None:

@@ -109,7 +109,7 @@ class ScheduleConfig(_Config):
     """Wider gaps than this are drawn one point at a time (stochastic series)."""
 
     one_by_one_in: Literal["series", "hole"] = "series"
-    """One point a series, as in the paper, or one of every hole: the rows between two known ones."""
+    """One point a series, as in the paper, or one of every hole (rows between two known ones)."""
 
     @model_validator(mode="after")
     def _threshold_within_reach(self) -> "ScheduleConfig":
@@ -169,9 +169,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "base": Preset(),
     "large": Preset(
-        model=ModelConfig(
-            width=96, blocks=6, heads=3, head_size=32, feed_forward=192, window=24
-        ),
+        model=ModelConfig(width=96, blocks=6, heads=3, head_size=32, feed_forward=192, window=24),
     ),
     "paper": Preset(
         model=ModelConfig(

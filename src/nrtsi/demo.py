@@ -50,7 +50,8 @@ def weather() -> Table:
 def simulated_weather() -> Table:
     """What the bundled file is made from; `python -m nrtsi.demo FILE` writes it anew."""
     gappy, _ = simulate(seed=0)
-    text = {"time": np.char.replace(gappy["time"].astype("datetime64[m]").astype(str), "T", " ")}
+    minutes = gappy["time"].astype("datetime64[m]").tolist()
+    text = {"time": [f"{minute:%Y-%m-%d %H:%M}" for minute in minutes]}
     for name, digits in zip(CHANNELS, DECIMALS, strict=True):
         text[name] = [f"{x:.{digits}f}" if np.isfinite(x) else "" for x in gappy[name]]
     return Table(pa.table(gappy), pa.table(text))

@@ -16,7 +16,7 @@ class NotFittedError(NrtsiError, ValueError, AttributeError):
 
 
 class CheckpointError(NrtsiError):
-    """A saved model or checkpoint is damaged, foreign, or of a format this version does not read."""
+    """A saved model or checkpoint is damaged, foreign, or of a format not read here."""
 
 
 class TrainingError(NrtsiError):

@@ -18,7 +18,7 @@ Fill: TypeAlias = Callable[[SeriesSet], np.ndarray]
 """Gives a value for every cell of a set of series, (row, dim)."""
 
 
-class _Unfitted(NotFittedError, SklearnNotFittedError):
+class _UnfittedError(NotFittedError, SklearnNotFittedError):
     """Ours and scikit-learn's at once, so that either can be caught."""
 
 
@@ -97,7 +97,9 @@ class Imputer(TransformerMixin, BaseEstimator):
             raise InputError(f"on_empty must be 'error' or 'skip', got {self.on_empty!r}")
         values = columns if columns is not None else self.columns
         if isinstance(values, str):
-            raise InputError(f"columns must be a list of names, got {values!r}; write [{values!r}]")
+            raise InputError(
+                f"columns must be a list of names, got {values!r}; write [{values!r}]"
+            )
         named = Columns(
             time=time if time is not None else self.time,
             id=id if id is not None else self.id,
@@ -107,6 +109,12 @@ class Imputer(TransformerMixin, BaseEstimator):
 
     def fit_panel(self, panel: Panel) -> Self:
         """Learns from data that has been read already."""
+        self._settle(panel)
+        self.fit_series(panel.series)
+        return self
+
+    def _settle(self, panel: Panel) -> None:
+        """Checks that there is enough to learn from, and keeps what the data are like."""
         self._refuse_empty(panel)
         rows = int(panel.series.observed.any(axis=1).sum())
         if rows < 2:
@@ -117,8 +125,6 @@ class Imputer(TransformerMixin, BaseEstimator):
         self.clock_ = panel.clock
         self.columns_ = panel.columns
         self.guesses_ = panel.guesses
-        self.fit_series(panel.series)
-        return self
 
     def impute(
         self,
@@ -158,10 +164,13 @@ class Imputer(TransformerMixin, BaseEstimator):
         self._refuse_empty(panel)
         return panel
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "clock_")
+
     def must_be_fitted(self) -> None:
         """Raises `NotFittedError`, ours and scikit-learn's, where `fit` was not called."""
-        if not hasattr(self, "clock_"):
-            raise _Unfitted(
+        if not self.__sklearn_is_fitted__():
+            raise _UnfittedError(
                 f"this {type(self).__name__} is not fitted; call fit(frame) first, or load(path)"
             )
 

@@ -14,7 +14,6 @@ from nrtsi import metrics
 from nrtsi.baselines import BASELINES
 from nrtsi.errors import InputError, NrtsiError, TrainingError
 from nrtsi.events import Listener
-from nrtsi.fingerprint import overlap
 from nrtsi.frames import Panel
 from nrtsi.imputer import NRTSI
 from nrtsi.missing import Hiding, rows_fail_together
@@ -35,10 +34,6 @@ FAILURES = (NrtsiError, ValueError, ArithmeticError, MemoryError)
 
 OUR_FAILURES = (TrainingError, ArithmeticError)
 """What may keep nrtsi from running; a setting that cannot be used is the caller's to correct."""
-
-FAMILIAR = 0.01
-"""Share of the rows a model remembers from which on it counts as having seen the data; rows of
-coarse values can agree by chance."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +153,7 @@ def evaluate(
     _check_baselines(baselines)
     panel, ours = _open(frame, model, times, {"hide": hide, "seed": seed, **settings})
     truth = panel.series
-    hiding = Hiding.choose(hide, truth, whole_rows=rows_fail_together(truth), scoring=True)
+    hiding = Hiding.choose(hide, truth, whole_rows=_whole_rows(model, truth), scoring=True)
     hidden = hiding.draw(truth, np.random.default_rng(seed))
     _check_hidden(hidden, truth)
     known = replace(panel, series=truth.hide(hidden))
@@ -172,7 +167,7 @@ def evaluate(
         hidden=int(hidden.sum()),
         cells=int(truth.observed.sum()),
         hide="+".join(hiding.kinds),
-        seen=None if model is None else overlap(model.fingerprint_, truth) > FAMILIAR,
+        seen=None if model is None else model.has_seen(truth),
         guesses=panel.guesses,
     )
 
@@ -193,13 +188,18 @@ def _open(
     return model.open(frame, times=times), model
 
 
+def _whole_rows(model: NRTSI | None, truth: SeriesSet) -> bool:
+    """Whether rows are to be hidden whole: they are lost so, or the model knows only such rows."""
+    return rows_fail_together(truth) or (model is not None and not model.engine_.layout.partial)
+
+
 def _fill(
     model: NRTSI, known: Panel, listener: Listener | None, *, fit: bool
 ) -> Float[np.ndarray, "row dim"]:
     """What the model makes of the known cells, after learning from them if it has to."""
     if fit:
         model.fit_panel(known, listener=listener)
-    return model.fill_series(known.series)
+    return model.fill_series(known.series, listener)
 
 
 def _fill_simply(name: str, known: SeriesSet) -> Float[np.ndarray, "row dim"]:

@@ -21,11 +21,11 @@ from nrtsi.config import (
     validated,
 )
 from nrtsi.errors import InputError
-from nrtsi.estimator import Imputer
+from nrtsi.estimator import Fill, Imputer
 from nrtsi.events import Listener
 from nrtsi.fingerprint import fingerprint, overlap
-from nrtsi.frames import Clock, Columns, duration
-from nrtsi.inference import Engine, noise
+from nrtsi.frames import Clock, Columns, Panel, duration
+from nrtsi.inference import Engine, noise, part_of
 from nrtsi.missing import Hiding, rows_fail_together
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
@@ -37,9 +37,6 @@ from nrtsi.training.curriculum import Budget, Course, train
 __all__ = ["NRTSI", "impute", "load"]
 
 log = logging.getLogger(__name__)
-
-# Draws on longer sets are made one after the other; shorter ones together.
-ROWS_AT_ONCE = 2**18
 
 
 class NRTSI(Imputer):
@@ -138,7 +135,8 @@ class NRTSI(Imputer):
             columns: Columns to impute, where the constructor was not told.
             times: Times of the steps of an array.
             listener: Told of every training step.
-            checkpoint: File to keep the state of training in, until training has ended.
+            checkpoint: File to keep the state of training in; once the model is saved it has
+                served.
             resume: Go on from that file if it is there.
 
         Raises:
@@ -146,15 +144,31 @@ class NRTSI(Imputer):
             TrainingError: The loss is not finite; the model has the best weights so far.
         """
         panel = self.read(frame, time=time, id=id, columns=columns, times=times)
-        self._conduct = (listener, None if checkpoint is None else Path(checkpoint), resume)
-        try:
-            return self.fit_panel(panel)
-        finally:
-            del self._conduct
+        path = None if checkpoint is None else Path(checkpoint)
+        return self.fit_panel(panel, listener=listener, path=path, resume=resume)
 
-    def fit_series(self, series: SeriesSet) -> None:
+    def fit_panel(
+        self,
+        panel: Panel,
+        *,
+        listener: Listener | None = None,
+        path: Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Trains on data that has been read already; `path` is that of the checkpoint."""
+        self._settle(panel)
+        self.fit_series(panel.series, listener=listener, path=path, resume=resume)
+        return self
+
+    def fit_series(
+        self,
+        series: SeriesSet,
+        *,
+        listener: Listener | None = None,
+        path: Path | None = None,
+        resume: bool = False,
+    ) -> None:
         """Trains on the observed cells of `series`."""
-        listener, path, resume = getattr(self, "_conduct", (None, None, False))
         budget = self._budget()
         self.setting_ = self._choose_setting(series)
         self.preset_ = preset_for(self.preset, budget.seconds)
@@ -173,8 +187,21 @@ class NRTSI(Imputer):
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""
+        return self._fill(series, self.engine_, None, listener)
+
+    def _fill(
+        self,
+        series: SeriesSet,
+        engine: Engine,
+        draw: np.ndarray | None,
+        listener: Listener | None,
+    ) -> np.ndarray:
         self._refuse_partial(series)
-        return self.scaler_.unscale(self.engine_.fill(self.scaler_.scale(series), listener=listener))
+        scaled = self.scaler_.scale(series)
+        return self.scaler_.unscale(engine.fill(scaled, draw=draw, listener=listener))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "engine_")
 
     def impute(
         self,
@@ -307,7 +334,7 @@ class NRTSI(Imputer):
         return overlap(self.fingerprint_, series) > 0.01
 
     def _draws(
-        self, panel: Any, asked: Any, draws: int, listener: Listener | None
+        self, panel: Panel, asked: Panel, draws: int, listener: Listener | None
     ) -> list[np.ndarray]:
         if draws < 1:
             raise InputError(f"draws must be at least 1, got {draws}")
@@ -316,18 +343,13 @@ class NRTSI(Imputer):
                 "this model has a point head and knows no uncertainty; "
                 "fit one with model={'head': 'gaussian'} to draw"
             )
-        return [
-            self.values(panel, asked, lambda s, draw=draw: self._draw(s, draw, listener))
-            for draw in range(draws)
-        ]
+        engine = self._drawing_engine()
 
-    def _draw(self, series: SeriesSet, draw: int, listener: Listener | None) -> np.ndarray:
-        self._refuse_partial(series)
-        scaled = self.scaler_.scale(series)
-        own = noise(series, self.seed, draw)
-        return self.scaler_.unscale(
-            self._drawing_engine().fill(scaled, draw=own, listener=listener)
-        )
+        def drawn(draw: int) -> Fill:
+            told = part_of(listener, draw / draws, 1 / draws)
+            return lambda series: self._fill(series, engine, noise(series, self.seed, draw), told)
+
+        return [self.values(panel, asked, drawn(draw)) for draw in range(draws)]
 
     def _drawing_engine(self) -> Engine:
         """The engine; where the user chose no setting, wide gaps are drawn one by one.
@@ -373,7 +395,7 @@ class NRTSI(Imputer):
             layout=Layout(scaled.dims, partial, self._periods(scaled)),
             schedule=validated(ScheduleConfig, schedule | dict(self.schedule or {})),
             train=validated(TrainConfig, preset.train.model_dump() | dict(self.train or {})),
-            hiding=Hiding.choose(self.hide, scaled, whole_rows=not partial),  # type: ignore[arg-type]
+            hiding=Hiding.choose(self.hide, scaled, whole_rows=not partial),
             budget=budget,
             seed=_checked_seed(self.seed),
             device=_device(self.device),
@@ -389,12 +411,12 @@ class NRTSI(Imputer):
     def _refuse_partial(self, series: SeriesSet) -> None:
         some, every = series.observed.any(axis=1), series.observed.all(axis=1)
         if not self.engine_.layout.partial and (some != every).any():
-            row = int(np.argmax(some != every))
-            key = series.keys[int(series.owner[row])]
+            partly = np.flatnonzero(some != every)
+            key = series.keys[int(series.owner[partly[0]])]
             raise InputError(
                 f"rows must be observed in all columns or in none, as in the data this model was "
-                f"fitted on; series {key!r} has {int((some != every).sum())} partly observed rows. "
-                f"Fit with setting='partial'"
+                f"fitted on, got {partly.size} partly observed rows, the first in series {key!r}; "
+                f"fit with setting='partial'"
             )
 
 
@@ -486,9 +508,7 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"device {name!r} cannot be used here; use 'auto' or 'cpu'"
-        ) from error
+        raise InputError(f"device {name!r} cannot be used here; use 'auto' or 'cpu'") from error
     return device
 
 

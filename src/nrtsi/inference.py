@@ -15,7 +15,7 @@ from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded, windows
 
-__all__ = ["Engine", "noise"]
+__all__ = ["Engine", "noise", "part_of"]
 
 # Attention weights, and rows, worked on at once: what bounds memory, whatever the data.
 WEIGHTS = 2**20
@@ -40,12 +40,12 @@ class Engine:
         draw: Float[np.ndarray, "row dim"] | None = None,
         listener: Listener | None = None,
     ) -> Float[np.ndarray, "row dim"]:
-        """Every value of `series`, known or imputed: the mean, or the draw that noise stands for."""
+        """Every value of `series`, known or imputed: the mean, or the draw that noise makes."""
         values, done = [], 0
         for batch in series.batches(ROWS):
             own = None if draw is None else draw[done : done + batch.rows]
             share = (done / series.rows, batch.rows / series.rows)
-            values.append(self._fill(batch, own, _part_of(listener, *share)))
+            values.append(self._fill(batch, own, part_of(listener, *share)))
             done += batch.rows
         return np.concatenate(values) if values else series.value
 
@@ -74,7 +74,7 @@ class Engine:
         for network, padded in self._questions(state, step):
             asked = tokens(state, padded, gap, level, self.layout, self.model)
             with torch.inference_mode():
-                prediction = network(asked.to(network.device))
+                prediction = network(asked.each(lambda t: t.to(network.device)))  # noqa: B023
             if draw is None:
                 values = prediction.mean
             else:
@@ -106,7 +106,7 @@ def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim
     return np.concatenate(parts) if parts else np.zeros((0, series.dims))
 
 
-def _part_of(listener: Listener | None, done: float, share: float) -> Listener | None:
+def part_of(listener: Listener | None, done: float, share: float) -> Listener | None:
     """A listener to which a part of the work is the whole."""
     if listener is None:
         return None

@@ -122,8 +122,8 @@ def _draw(axes: "Axes", picture: _Picture, dim: int) -> None:
     _shade(axes, time, ~observed)
     if picture.low is not None and picture.high is not None:
         low, high = picture.low[:, dim], picture.high[:, dim]
-        band = {"color": IMPUTED, "alpha": 0.25, "linewidth": 0, "label": "interval"}
-        axes.fill_between(time, low, high, where=_widened(~observed), **band)
+        band = axes.fill_between(time, low, high, where=_widened(~observed))
+        band.set(color=IMPUTED, alpha=0.25, linewidth=0, label="interval")
     _line(axes, time, np.where(_widened(~observed), value, np.nan), IMPUTED, "imputed")
     _line(axes, time, np.where(observed, value, np.nan), OBSERVED, "observed")
     # A lone point has no line to either side, so every point also gets a dot.
@@ -165,5 +165,5 @@ def _shade(axes: "Axes", time: np.ndarray, missing: Bool[np.ndarray, " row"]) ->
     edges = np.array([(begin, end, end) for begin, end in spans], dtype=np.int64).reshape(-1)
     height = np.tile([1.0, 1.0, np.nan], len(spans))
     across = axes.get_xaxis_transform()
-    style = {"color": GAP, "linewidth": 0, "zorder": 0, "label": "gap"}
-    axes.fill_between(time[edges], 0, height, transform=across, **style)
+    gaps = axes.fill_between(time[edges], 0, height, transform=across)
+    gaps.set(color=GAP, linewidth=0, zorder=0, label="gap")

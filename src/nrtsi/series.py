@@ -29,7 +29,7 @@ class SeriesSet:
     """True where `value` is known: data, or imputed already."""
 
     start: Int[np.ndarray, " bound"]
-    """Row at which each series begins, and last the number of rows: one more than there are series."""
+    """Row at which each series begins, and last the number of rows: one entry more than series."""
 
     keys: Sequence[str] = field(default=())
     """A stable name of each series; its random draws depend on it and not on its neighbours."""
@@ -90,7 +90,8 @@ class SeriesSet:
 
     def select(self, series: Int[np.ndarray, " picked"]) -> "SeriesSet":
         """The series at these indices, in this order."""
-        return self.slices(self.start[series], self.start[series + 1], [self.keys[i] for i in series])
+        keys = [self.keys[i] for i in series]
+        return self.slices(self.start[series], self.start[series + 1], keys)
 
     def slices(
         self,
@@ -113,7 +114,7 @@ class SeriesSet:
         )
 
     def batches(self, rows: int) -> Iterator["SeriesSet"]:
-        """Consecutive groups of whole series, each of at most `rows` rows where a series allows it."""
+        """Groups of consecutive series, each of at most `rows` rows where its series allow it."""
         first = 0
         while first < self.series:
             fits = int(np.searchsorted(self.start, self.start[first] + rows, side="right")) - 1

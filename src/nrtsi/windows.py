@@ -71,8 +71,8 @@ def windows(
     """Divides `targets` among windows of `size` known rows that overlap by half.
 
     A target belongs to the window in whose central half it lies, so that it has known rows on both
-    sides wherever the series has them. No window owns more than `size` targets: a crowd is divided,
-    neighbours in time together. With `size=None` a series is one window.
+    sides wherever the series has them. No window owns more than `size` targets: a crowd is
+    divided, neighbours in time together. With `size=None` a series is one window.
     """
     series = np.searchsorted(start, targets, side="right") - 1
     bound = np.searchsorted(sources, start)

@@ -15,7 +15,7 @@ from nrtsi.series import SeriesSet
 
 __all__ = ["KNN", "MICE"]
 
-CHUNK = 20_000
+CHUNK = 5_000
 """Rows filled at a time, so that memory does not grow with the data."""
 
 

@@ -56,12 +56,18 @@ def _number_grid(times: Times, start: np.ndarray, every: float) -> Asked:
 
 def _regular(times: Times, start: np.ndarray, step: float) -> Asked:
     first, last = times.ticks[start[:-1]], times.ticks[start[1:] - 1]
-    # A last row a rounding error beyond the grid still belongs to it.
-    slack = 0 if times.ticks.dtype == np.int64 else 1e-9 * step
-    count = np.floor_divide(last - first + slack, step) + 1
-    if count.sum() > _MOST:
+    if times.ticks.dtype == np.int64:
+        step = min(int(step), 2**62)  # longer than any series; larger ones are no 64-bit integers
+        # As unsigned integers, differences of up to 2**64 are right.
+        count = (last.view(np.uint64) - first.view(np.uint64)) // np.uint64(step) + np.uint64(1)
+    else:
+        with np.errstate(over="ignore"):
+            # A last row that a rounding error puts before the grid's end still belongs to it.
+            count = np.floor((last - first) / step + 1e-9) + 1
+    if count.sum(dtype=np.float64) > _MOST:
         raise InputError(
-            f"every must leave at most {_MOST:,} rows, got {count.sum():,.0f}; take a longer step"
+            f"every must leave at most {_MOST:,} rows, got {count.sum(dtype=np.float64):,.0f}; "
+            f"take a longer step"
         )
     count = count.astype(np.int64)
     owner = np.repeat(np.arange(count.size), count)

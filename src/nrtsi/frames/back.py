@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
@@ -40,9 +41,14 @@ class FrameBack:
     known: Bool[np.ndarray, "line dim"]
     """True where the frame's cell stays as it is."""
 
+    added: Bool[np.ndarray, " line"]
+    """True where the line is not in the caller's data; integers hold placeholders there."""
+
     def fill(self, values: Float[np.ndarray, "row dim"]) -> Any:
         """The frame with its missing cells replaced; everything else is the caller's."""
-        return self._filled(self.frame, values).to_native()
+        filled, before = self._filled(self.frame, values).to_native(), self.frame.to_native()
+        # Arrow keeps notes on columns in the schema, and a changed column has lost them.
+        return filled.cast(before.schema) if isinstance(filled, pa.Table) else filled
 
     def _filled(
         self, frame: nw.DataFrame[Any], values: Float[np.ndarray, "row dim"]
@@ -52,8 +58,16 @@ class FrameBack:
             lines = np.flatnonzero(~self.known[:, dim])
             if lines.size:
                 fresh = values[self.rows[lines], dim]
+                self._must_be_known(name, fresh[self.added[lines]])
                 changed.append(put(frame.get_column(name), lines, fresh))
         return frame.with_columns(*changed) if changed else frame.clone()
+
+    def _must_be_known(self, name: str, added: Float[np.ndarray, " cell"]) -> None:
+        if np.isnan(added).any() and not self.frame.get_column(name).dtype.is_float():
+            raise InputError(
+                f"column {name!r} must be of floats to stay unknown at times that are not in the "
+                f"data, got {self.frame.get_column(name).dtype}; convert it to floats"
+            )
 
     def stack(
         self, values: Sequence[Float[np.ndarray, "row dim"]], name: str, labels: Sequence[float]
@@ -85,6 +99,9 @@ class ArrayBack:
     known: Bool[np.ndarray, "line dim"]
     """True where the array's cell stays as it is."""
 
+    added: Bool[np.ndarray, " line"]
+    """True where the line is not in the caller's data; integers hold placeholders there."""
+
     def fill(self, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
         """The array with its missing cells replaced, in its own type."""
         return self._filled(self.array, values)
@@ -92,6 +109,11 @@ class ArrayBack:
     def _filled(self, array: np.ndarray, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
         flat = array.reshape(self.known.shape).copy()
         fresh = values[self.rows]
+        if self.array.dtype.kind != "f" and np.isnan(fresh[self.added]).any():
+            raise InputError(
+                f"an array must be of floats to stay unknown at times that are not in the data, "
+                f"got {self.array.dtype}; convert it with astype"
+            )
         cells = ~self.known & ~np.isnan(fresh)
         flat[cells] = within(fresh[cells], array.dtype)
         return flat.reshape(array.shape)

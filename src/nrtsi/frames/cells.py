@@ -5,11 +5,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
 from nrtsi.errors import InputError
 
-__all__ = ["as_float", "as_kind", "put", "put_arrow", "within"]
+__all__ = ["as_float", "as_kind", "floats", "put", "put_arrow", "within"]
 
 
 def within(values: Float[np.ndarray, " cell"], kind: np.dtype[Any]) -> np.ndarray:
@@ -43,10 +44,11 @@ def put_arrow(
     column: nw.Series[Any], rows: Int[np.ndarray, " cell"], fresh: pa.Array
 ) -> nw.Series[Any]:
     """The column with the Arrow data at `rows`; the data is of the column's type."""
-    if column.implementation.is_pandas_like() and _plain(fresh.type):
-        return column.scatter(rows, np.asarray(fresh))
-    if isinstance(column.dtype, nw.Object | nw.Decimal):
-        return column.scatter(rows, fresh.to_pylist())
+    if column.implementation.is_pandas_like():
+        if _plain(fresh.type):
+            return column.scatter(rows, np.asarray(fresh))
+        if isinstance(column.dtype, nw.Object | nw.Decimal):
+            return column.scatter(rows, fresh.to_pylist())
     return column.scatter(rows, as_kind(fresh, column))
 
 
@@ -80,6 +82,25 @@ def _decimals(values: Float[np.ndarray, " cell"], kind: pa.DataType) -> pa.Array
         ) from None
 
 
+def floats(column: nw.Series[Any]) -> Float[np.ndarray, " line"]:
+    """The column's numbers; null is NaN."""
+    if column.dtype in (nw.Int128, nw.UInt128):  # unknown to Arrow
+        column = column.cast(nw.Float64())
+    array = column.to_arrow()
+    if not pa.types.is_float64(array.type):
+        # Not every large integer is a float; the caller's own cell is never rewritten from this.
+        array = pc.cast(array, pa.float64(), safe=False)
+    return array.to_numpy() if isinstance(array, pa.ChunkedArray) else array.to_numpy(False)
+
+
 def as_float(column: nw.Series[Any]) -> nw.Series[Any]:
     """The column as floats; floats stay as they are."""
-    return column if column.dtype.is_float() else column.cast(nw.Float64())
+    if column.dtype.is_float():
+        return column
+    try:
+        return column.cast(nw.Float64())
+    except pa.ArrowInvalid:  # Arrow refuses integers beyond 2**53, of which floats skip some
+        numbers = floats(column)
+        known = np.flatnonzero(~np.isnan(numbers))
+        zeros = put(column, known, np.zeros(known.size)).cast(nw.Float64())
+        return put(zeros, known, numbers[known])

@@ -120,9 +120,12 @@ class Clock:
                 f"got {_KIND[times.kind]}; convert them, or fit again"
             )
         if self.kind == "number":
-            return times.ticks.astype(np.float64) / self.unit
+            with np.errstate(over="ignore"):  # the caller refuses what is not finite
+                return times.ticks.astype(np.float64) / self.unit
         whole, rest = divmod(self.origin, times.tick)
-        return (_less(times.ticks, whole) * times.tick - rest) / self.unit
+        # In ticks, not nanoseconds: seconds and microseconds of centuries are exact floats.
+        ticks = _less(times.ticks, whole) - rest / times.tick
+        return ticks / (self.unit / times.tick)
 
     def periods(self) -> tuple[float, ...]:
         """Day, week and year in units, those longer than two units; none for plain numbers.

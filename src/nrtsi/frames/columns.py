@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nrtsi.errors import InputError
 from nrtsi.frames.table import arrow_of, frame_of, time_index
-from nrtsi.frames.times import Times, read_times, row_numbers
+from nrtsi.frames.times import Times, read_times, repeats, row_numbers
 
 __all__ = ["Columns", "Owners", "fitted_columns_must_match", "owners_of", "resolve"]
 
@@ -168,6 +168,7 @@ def _with_time(frame: nw.DataFrame[Any], columns: Columns, guesses: list[str]) -
     free = {name: dtype for name, dtype in frame.schema.items() if name not in taken}
     by_name = _first_named(free, _TIME_NAMES, _may_be_time)
     moments = [name for name, dtype in free.items() if _is_moment(dtype)]
+    moments = [name for name in moments if not frame.get_column(name).is_null().any()]
     if by_name is not None:
         guesses.append(f"time: column {by_name!r} (guessed)")
         return replace(columns, time=by_name)
@@ -191,7 +192,8 @@ def _is_moment(dtype: Any) -> bool:
 
 
 def _may_be_time(dtype: Any) -> bool:
-    return _is_moment(dtype) or dtype.is_numeric() or isinstance(dtype, nw.String | nw.Object)
+    numeric = dtype.is_integer() or dtype.is_float()
+    return _is_moment(dtype) or numeric or isinstance(dtype, nw.String | nw.Object)
 
 
 def _is_label(dtype: Any) -> bool:
@@ -220,8 +222,7 @@ def owners_of(frame: nw.DataFrame[Any], name: str) -> Owners:
 
 def _repeats(code: np.ndarray, times: Times) -> bool:
     order = np.lexsort((times.ticks, code))
-    same = (np.diff(times.ticks[order]) == 0) & (np.diff(code[order]) == 0)
-    return bool(same.any())
+    return bool(repeats(code[order], times.ticks[order]).any())
 
 
 def _with_id(

@@ -13,7 +13,7 @@ from nrtsi.frames.back import ArrayBack, Back, FrameBack
 from nrtsi.frames.clock import Clock
 from nrtsi.frames.columns import Columns
 from nrtsi.frames.rows import Rows, array_rows, frame_rows, sort
-from nrtsi.frames.times import Times, together
+from nrtsi.frames.times import Times, repeats, together
 from nrtsi.series import SeriesSet
 
 __all__ = ["Panel", "read"]
@@ -154,12 +154,12 @@ class Panel:
         lines = _inverse(self.asked_rows)
         if isinstance(self.back, ArrayBack):
             array = blank_array(self.back.array, source, lines, asked)
-            return ArrayBack(array, panel.asked_rows, known)
+            return ArrayBack(array, panel.asked_rows, known, source < 0)
         assert isinstance(self.back, FrameBack)
         first = lines[self.series.start[asked.owner]]
         line = np.where(source >= 0, lines[source], first)
         frame = blank_frame(self.back.frame, self.columns, times, line, source < 0)
-        return FrameBack(frame, self.back.names, panel.asked_rows, known)
+        return FrameBack(frame, self.back.names, panel.asked_rows, known, source < 0)
 
 
 def _inverse(order: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
@@ -182,7 +182,10 @@ class _Merged:
         value, observed = np.zeros(shape), np.zeros(shape, bool)
         value[self.original] = before.value
         observed[self.original] = before.observed
-        time = ascending_units(self.times, self.owner, clock, ids)
+        time = clock.units(self.times)
+        # Finer ticks may round differently; what was in the data must stay what it was.
+        time[self.original] = before.time
+        _must_ascend(time, self.times, self.owner, clock, ids)
         start = np.searchsorted(self.owner, np.arange(before.series + 1))
         return SeriesSet(time, value, observed, start, before.keys)
 
@@ -192,7 +195,7 @@ def _merge(have: Times, owner: np.ndarray, want: Times, asked_owner: np.ndarray)
     code = np.concatenate([owner, asked_owner])
     order = np.lexsort((ticks, code))
     fresh = np.ones(order.size, bool)
-    fresh[1:] = (np.diff(ticks[order]) != 0) | (np.diff(code[order]) != 0)
+    fresh[1:] = ~repeats(code[order], ticks[order])
     row = np.empty(order.size, np.int64)
     row[order] = np.cumsum(fresh) - 1
     kept = order[fresh]
@@ -200,25 +203,23 @@ def _merge(have: Times, owner: np.ndarray, want: Times, asked_owner: np.ndarray)
     return _Merged(replace(have, ticks=ticks[kept]), code[kept], row[:split], row[split:])
 
 
-def ascending_units(
-    times: Times, owner: np.ndarray, clock: Clock, ids: tuple[Any, ...]
-) -> Float[np.ndarray, " row"]:
-    """Times in units; strictly ascending inside a series.
-
-    Raises:
-        InputError: Distinct times become one as floats, or overflow.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        time = clock.units(times)
-        bad = ~(np.diff(time) > 0) & (np.diff(owner) == 0)
-    if not np.isfinite(time).all() or bad.any():
-        row = int(bad.argmax()) if bad.any() else int(np.argmin(np.isfinite(time)))
+def _must_ascend(
+    time: Float[np.ndarray, " row"],
+    times: Times,
+    owner: Int[np.ndarray, " row"],
+    clock: Clock,
+    ids: tuple[Any, ...],
+) -> None:
+    """Refuses times that are distinct but become one as floats, or overflow."""
+    finite = np.isfinite(time)
+    bad = ~(time[1:] > time[:-1]) & (owner[1:] == owner[:-1])
+    if bad.any() or not finite.all():
+        row = int(bad.argmax()) if bad.any() else int(finite.argmin())
         raise InputError(
             f"times must differ by enough to be told apart as 64-bit floats in units of "
             f"{clock.unit:g}, got {times.show(row)!r} and its neighbour in series "
             f"{ids[owner[row]]!r}; count from a nearer zero, or give another unit="
         )
-    return time
 
 
 def read(
@@ -255,21 +256,23 @@ def read(
         rows.must_have_something_in_every_column()
         clock = Clock.fit(sorted_times, owner, unit)
     ids = rows.owners.ids
-    observed = rows.observed[order]
+    time = clock.units(sorted_times)
+    _must_ascend(time, sorted_times, owner, clock, ids)
     series = SeriesSet(
-        time=ascending_units(sorted_times, owner, clock, ids),
+        time=time,
         value=rows.value[order],
-        observed=observed,
+        observed=rows.observed[order],
         start=np.searchsorted(owner, np.arange(len(ids) + 1)),
         keys=[str(each) for each in ids],
     )
     back_rows = _inverse(order)
+    added = np.zeros(series.rows, bool)
     back: Back
     if rows.frame is None:
-        back = ArrayBack(data, back_rows, rows.observed)
+        back = ArrayBack(data, back_rows, rows.observed, added)
     else:
         assert rows.columns.values is not None
-        back = FrameBack(rows.frame, rows.columns.values, back_rows, rows.observed)
+        back = FrameBack(rows.frame, rows.columns.values, back_rows, rows.observed, added)
     return Panel(
         series,
         clock,

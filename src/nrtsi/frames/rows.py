@@ -5,14 +5,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
+from nrtsi.frames.cells import floats
 from nrtsi.frames.columns import Columns, Owners, array_names, listed, resolve
 from nrtsi.frames.table import arrow_list, frame_of
-from nrtsi.frames.times import Times, read_times, row_numbers
+from nrtsi.frames.times import Times, read_times, repeats, row_numbers
 
 __all__ = ["Rows", "array_rows", "frame_rows", "sort"]
 
@@ -63,7 +62,7 @@ def frame_rows(data: Any, columns: Columns) -> Rows:
     names = found.columns.values or ()
     value = np.empty((len(frame), len(names)))
     for dim, name in enumerate(names):
-        value[:, dim] = _floats(frame.get_column(name))
+        value[:, dim] = floats(frame.get_column(name))
     return _checked(found.columns, found.times, found.owners, value, tuple(found.guesses), frame)
 
 
@@ -80,16 +79,6 @@ def _checked(
     rows = Rows(columns, times, owners, value, observed, guesses, frame)
     rows.must_be_finite()
     return rows
-
-
-def _floats(column: nw.Series[Any]) -> Float[np.ndarray, " line"]:
-    if column.dtype in (nw.Int128, nw.UInt128):  # unknown to Arrow
-        column = column.cast(nw.Float64())
-    array = column.to_arrow()
-    if not pa.types.is_float64(array.type):
-        # Not every large integer is a float; the caller's own cell is never rewritten from this.
-        array = pc.cast(array, pa.float64(), safe=False)
-    return array.to_numpy() if isinstance(array, pa.ChunkedArray) else array.to_numpy(False)
 
 
 def array_rows(array: np.ndarray, columns: Columns, times: np.ndarray | None) -> Rows:
@@ -156,11 +145,11 @@ def sort(rows: Rows) -> Int[np.ndarray, " line"]:
         InputError: A series has the same time twice.
     """
     code, ticks = rows.owners.code, rows.times.ticks
-    change, step = np.diff(code), np.diff(ticks)
-    if ((change > 0) | ((change == 0) & (step > 0))).all():
+    later = (code[1:] == code[:-1]) & (ticks[1:] > ticks[:-1])
+    if (later | (code[1:] > code[:-1])).all():
         return np.arange(code.size)
     order = np.lexsort((ticks, code))
-    same = (np.diff(code[order]) == 0) & (np.diff(ticks[order]) == 0)
+    same = repeats(code[order], ticks[order])
     if same.any():
         _refuse_repeat(rows, int(order[same.argmax()]), int(same.sum()))
     return order

@@ -4,7 +4,6 @@ import datetime
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 import pyarrow as pa
 from narwhals.exceptions import DuplicateError
 
@@ -79,15 +78,26 @@ def arrow_list(items: Any, what: str) -> Any:
     Raises:
         InputError: The values are of several kinds.
     """
-    if not isinstance(items, np.ndarray) or items.dtype == object:
+    if isinstance(items, pa.Array | pa.ChunkedArray):
+        return items
+    dtype = getattr(items, "dtype", None)
+    if dtype is None or dtype.kind == "O":
         items = list(items)
         kinds = {_kind(item) for item in items} - {""}
         if len(kinds) > 1:
             raise _mixed(what, " and ".join(sorted(kinds)))
     try:
-        return pa.array(items, from_pandas=True)
+        return pa.array(items, _nanoseconds(items), from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise _mixed(what, str(error).splitlines()[0]) from None
+
+
+def _nanoseconds(items: Any) -> pa.DataType | None:
+    """The type for moments finer than Python's own, whose last digits Arrow would drop."""
+    if not isinstance(items, list):
+        return None
+    fine = next((item for item in items if getattr(item, "nanosecond", 0)), None)
+    return None if fine is None else pa.timestamp("ns", pa.array([fine]).type.tz)
 
 
 def _mixed(what: str, found: str) -> InputError:

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from nrtsi.errors import InputError
 from nrtsi.frames.text import Style, parse
 
-__all__ = ["Times", "read_times", "row_numbers", "spacings", "together"]
+__all__ = ["Times", "read_times", "repeats", "row_numbers", "spacings", "together"]
 
 _TICK = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_LARGEST = 1e300  # differences of such times, and sums of those, are still floats
 _UNIT = {tick: unit for unit, tick in _TICK.items()}
 
 
@@ -99,8 +100,15 @@ def row_numbers(owner: np.ndarray) -> Times:
 
 def spacings(times: Times, owner: np.ndarray) -> np.ndarray:
     """Distances, in ticks, of neighbouring times inside each series (sorted)."""
-    steps = np.diff(times.ticks)[np.diff(owner) == 0]
-    return steps[steps > 0]
+    with np.errstate(over="ignore"):
+        steps = np.diff(times.ticks)[np.diff(owner) == 0]
+    return steps[(steps > 0) & np.isfinite(steps)]
+
+
+def repeats(owner: np.ndarray, ticks: np.ndarray) -> np.ndarray:
+    """True where a sorted row is followed by one of the same series and time."""
+    # Compared, not subtracted: differences of 64-bit integers wrap around.
+    return (owner[1:] == owner[:-1]) & (ticks[1:] == ticks[:-1])
 
 
 def together(times: Times, asked: Times) -> tuple[Times, Times]:
@@ -151,7 +159,7 @@ def read_times(column: Any, what: str) -> Times:
     array = _flat(column)
     kind = array.type
     if array.null_count:
-        _refuse_row(array.is_null(), "missing", what)
+        _refuse_row(array.is_null(), "a missing", what)
     for accepts, read in _READERS:
         if accepts(kind):
             return read(array, what)
@@ -169,7 +177,7 @@ def _flat(column: Any) -> pa.Array:
 def _refuse_row(bad: pa.Array, found: str, what: str) -> None:
     row = int(np.flatnonzero(np.asarray(bad))[0])
     raise InputError(
-        f"{what} must be known and finite in every row, got a {found} time at row {row} "
+        f"{what} must be known and finite in every row, got {found} time at row {row} "
         f"(the first is row 0); drop the row or give it a time"
     )
 
@@ -198,9 +206,14 @@ def _whole_numbers(array: pa.Array, what: str) -> Times:
 
 def _real_numbers(array: pa.Array, what: str) -> Times:
     ticks = np.asarray(array.cast(pa.float64()))
-    for bad, found in ((np.isnan(ticks), "NaN"), (np.isinf(ticks), "infinite")):
+    for bad, found in ((np.isnan(ticks), "a NaN"), (np.isinf(ticks), "an infinite")):
         if bad.any():
             _refuse_row(bad, found, what)
+    if np.abs(ticks).max(initial=0.0) > _LARGEST:
+        raise InputError(
+            f"{what} must hold numbers of at most {_LARGEST:g} in size, "
+            f"got {np.abs(ticks).max():g}; rescale them"
+        )
     # -0.0 and 0.0 are the same time and must sort and compare as one.
     return Times("number", ticks + 0.0, 1, array.type)
 

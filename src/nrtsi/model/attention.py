@@ -24,9 +24,7 @@ def may_attend(valid: Bool[Tensor, "window set"], obs: int) -> Bool[Tensor, "win
     return attend | torch.eye(size, dtype=torch.bool, device=valid.device)
 
 
-def turns(
-    time: Float[Tensor, "window set"], pairs: int
-) -> Float[Tensor, "window 1 set pairs 2"]:
+def turns(time: Float[Tensor, "window set"], pairs: int) -> Float[Tensor, "window 1 set pairs 2"]:
     """Cosine and sine of the angles by which `rotate` turns pairs of channels at each time."""
     step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
     period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)

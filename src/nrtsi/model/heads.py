@@ -1,7 +1,7 @@
 """What a network says of a cell: a single guess, or a distribution."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,7 @@ __all__ = ["Gaussian", "GaussianHead", "Point", "PointHead", "Prediction"]
 SMALLEST_LOG_SCALE = -9.0
 
 
+@runtime_checkable
 class Prediction(Protocol):
     """The one interface that training and inference know; a new head implements these five."""
 

@@ -1,5 +1,6 @@
 """What a network reads: known rows and targets of many windows as tensors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -63,12 +64,14 @@ class Tokens:
     obs: int
     """How many of the set are known rows."""
 
-    def to(self, device: torch.device) -> "Tokens":
-        """The same on `device`."""
-        moved = {
-            f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "obs"
-        }
-        return Tokens(obs=self.obs, **moved)
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of the tensors."""
+        return [f.name for f in fields(cls) if f.name != "obs"]
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
+        """The same with every tensor changed."""
+        return Tokens(obs=self.obs, **{n: change(getattr(self, n)) for n in self.names()})
 
 
 def tokens(
@@ -97,7 +100,7 @@ def tokens(
         time_encoding(time, config.time_channels, config.time_scale),
         calendar_encoding(time, layout.periods),
         value,
-        known if layout.partial else known.any(axis=-1, keepdims=True),
+        known if layout.partial else known[..., :1],
     ]
     if config.neighbours:
         parts.append(near)
@@ -130,7 +133,7 @@ def _values(
         nothing = np.zeros((*rows.shape, 0))
         return series.value[flat].reshape(shape), nothing, np.zeros(shape)
     # Where rows are all or nothing one channel's neighbours are everybody's.
-    seen = series.observed if layout.partial else series.observed.any(axis=1, keepdims=True)
+    seen = series.observed if layout.partial else series.observed[:, :1]
     left, right = around(seen, series.start, flat)
     time = series.time[flat]
     wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))

@@ -28,7 +28,7 @@ class Step:
     """Level of the gap: which network is asked."""
 
     sources: Bool[np.ndarray, " row"]
-    """True for the rows that may be read (S): something is known of them, and they are no target."""
+    """True for the rows that may be read (S): no targets, and something is known of them."""
 
 
 def plan(
@@ -36,10 +36,10 @@ def plan(
 ) -> Iterator[Step]:
     """Yields steps until every missing cell has been a target exactly once.
 
-    Rows that miss the most channels come first. Among rows that miss every channel the gap decides,
-    as `config` says; rows that miss some go together. A row whose gap is out of reach waits until
-    imputed ones come near; where none is within reach, the nearest go first. With `wanted`, other
-    rows are never targets: what they miss stays missing.
+    Rows that miss the most channels come first. Among rows that miss every channel the gap
+    decides, as `config` says; rows that miss some go together. A row whose gap is out of reach
+    waits until imputed ones come near; where none is within reach, the nearest go first. With
+    `wanted`, other rows are never targets: what they miss stays missing.
 
     >>> import numpy as np
     >>> gappy = SeriesSet.stack(np.array([[[0.0], [np.nan], [np.nan], [np.nan], [4.0]]]))

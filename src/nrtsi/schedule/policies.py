@@ -62,7 +62,7 @@ def take(
     if config.one_by_one_above is None:
         return _band(gap, widest, config)
     apart = groups if config.one_by_one_in == "series" else groups.cut(np.diff(row) > 1)
-    alone = _first(np.abs(gap - widest) <= SAME, apart)
+    alone = _first((gap >= widest - SAME) & (gap <= widest + SAME), apart)
     return np.where(widest > config.one_by_one_above, alone, _band(gap, widest, config))
 
 
@@ -92,9 +92,7 @@ def _same_level(
     return level == level_of(chosen - SAME, max_level=config.max_level)
 
 
-def _first(
-    wanted: Bool[np.ndarray, " entry"], groups: Groups
-) -> Bool[np.ndarray, " entry"]:
+def _first(wanted: Bool[np.ndarray, " entry"], groups: Groups) -> Bool[np.ndarray, " entry"]:
     """Only the first wanted entry of each group."""
     index = np.arange(wanted.size)
     return wanted & (index == groups.least(np.where(wanted, index, wanted.size)))

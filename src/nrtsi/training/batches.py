@@ -38,16 +38,12 @@ class Batch:
     def pick(self, index: Int[np.ndarray, " picked"]) -> "Batch":
         """Some of the windows."""
         at = torch.from_numpy(index)
-        t = self.tokens
-        return Batch(
-            Tokens(t.feature[at], t.time[at], t.valid[at], t.base[at], t.level[at], t.obs),
-            self.truth[at],
-            self.counts[at],
-        )
+        return Batch(self.tokens.each(lambda t: t[at]), self.truth[at], self.counts[at])
 
     def to(self, device: torch.device) -> "Batch":
         """The same on `device`."""
-        return Batch(self.tokens.to(device), self.truth.to(device), self.counts.to(device))
+        moved = self.tokens.each(lambda t: t.to(device))
+        return Batch(moved, self.truth.to(device), self.counts.to(device))
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ class Questions:
         self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], level: int | None
     ) -> Iterator["_Asked"]:
         state = truth.hide(hidden)
-        for step in plan(state, self.schedule, hidden.any(axis=1)):
+        for step in plan(state, self.schedule, np.logical_or.reduce(hidden, axis=1)):
             sources = np.flatnonzero(step.sources)
             for own in range(self.schedule.max_level + 1) if level is None else (level,):
                 rows = step.rows[step.level == own]
@@ -207,14 +203,11 @@ def _widen(batch: Batch, obs: int, targets: int) -> Batch:
 
 
 def _join(parts: list[Batch]) -> Batch:
-    def cat(name: str) -> Tensor:
-        return torch.cat([getattr(part.tokens, name) for part in parts])
-
+    joined = {
+        name: torch.cat([getattr(part.tokens, name) for part in parts]) for name in Tokens.names()
+    }
     return Batch(
-        Tokens(
-            *(cat(name) for name in ("feature", "time", "valid", "base", "level")),
-            obs=parts[0].tokens.obs,
-        ),
+        Tokens(obs=parts[0].tokens.obs, **joined),
         torch.cat([part.truth for part in parts]),
         torch.cat([part.counts for part in parts]),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialise
 from torch import Tensor
 
 from nrtsi.atomic import atomic
@@ -20,14 +20,12 @@ Kind = Literal["model", "training"]
 
 def save(path: Path, kind: Kind, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
     """Writes both to `path`, whole or not at all."""
-    header = {
-        "format": str(FORMAT),
-        "nrtsi": kind,
-        "settings": json.dumps(settings, sort_keys=True),
-    }
+    about = {"format": FORMAT, "kind": kind, "settings": settings}
+    # One entry: safetensors writes several in an order of its own, and the bytes would differ.
+    header = {"nrtsi": json.dumps(about, sort_keys=True)}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic(path) as temporary:
-        save_file(plain, temporary, header)
+        temporary.write_bytes(serialise(plain, header))
 
 
 def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -48,11 +46,12 @@ def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
     if "nrtsi" not in header:
         raise CheckpointError(f"{path} is a safetensors file, but not one that nrtsi wrote")
-    if header["nrtsi"] != kind:
-        raise CheckpointError(f"{path} is a {header['nrtsi']} file, not a {kind} file")
-    if header.get("format") != str(FORMAT):
+    about = json.loads(header["nrtsi"])
+    if about["format"] != FORMAT:
         raise CheckpointError(
-            f"{path} has format {header.get('format')}, this version reads {FORMAT}; "
+            f"{path} has format {about['format']}, this version reads {FORMAT}; "
             f"use the version of nrtsi that wrote it, or fit again"
         )
-    return tensors, json.loads(header["settings"])
+    if about["kind"] != kind:
+        raise CheckpointError(f"{path} is a {about['kind']} file, not a {kind} file")
+    return tensors, about["settings"]

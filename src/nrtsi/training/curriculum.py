@@ -111,10 +111,10 @@ def train(
 
     With a `path`, a checkpoint is kept there; `resume` goes on from it, and a run of so many steps
     ends with the same weights as one that was never stopped. Ctrl-C, or a loss that is not finite,
-    ends training early with the best weights so far; the checkpoint stays.
+    ends training early with the best weights so far.
 
     Raises:
-        InputError: There is too little data to hide any of it, or the checkpoint is of another run.
+        InputError: There is too little data to hide any of it, or the checkpoint is another run's.
     """
     run = _Run(course, series, path, identity, listener)
     stages = _stages(run)
@@ -128,12 +128,11 @@ def train(
                 saved = None
             _train_stage(run, trainer, index, len(stages))
     except KeyboardInterrupt:
+        if not run.steps_before:
+            raise  # nothing was learnt that could be kept
         log.warning("training was interrupted; the best weights so far are kept")
     except TrainingError as error:
         failure = error
-    else:
-        if path is not None:
-            path.unlink(missing_ok=True)
     networks = _complete(run, [level for level, _ in stages])
     return Trained(networks, run.history, run.steps_before, failure)
 
@@ -227,7 +226,8 @@ def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:
                 steps = run.steps_before + trainer.step
                 run.listener(TrainStep(trainer.level, steps, loss, valid, min(1.0, used)))
     except KeyboardInterrupt:
-        trainer.validate()
+        if trainer.step:
+            trainer.validate()
         raise
     finally:
         trainer.restore_best()
@@ -329,5 +329,3 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(prefix)
     }
-
-

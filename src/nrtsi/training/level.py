@@ -77,7 +77,7 @@ class Trainer:
                 f"{'' if self.level is None else f' of level {self.level}'}; the best weights so "
                 f"far are kept. Lower learning_rate (now {self.config.learning_rate:g})"
             )
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()

@@ -1,0 +1,23 @@
+"""Random series for laws."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from nrtsi.series import SeriesSet
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def some_series(seed, *, regular=False, whole=False, some_data=False):
+    """Up to four series of up to 40 rows and 3 channels, missing at a random rate."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 40, rng.integers(1, 5))
+    dims = int(rng.integers(1, 4))
+    step = np.ones(lengths.sum()) if regular else rng.uniform(0.01, 20, lengths.sum())
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    observed = rng.random((lengths.sum(), 1 if whole else dims)) < rng.random()
+    if some_data:
+        observed[start[:-1]] = True
+    observed = np.broadcast_to(observed, (lengths.sum(), dims)).copy()
+    value = np.where(observed, rng.normal(size=observed.shape), 0.0)
+    return SeriesSet(np.cumsum(step), value, observed, start)

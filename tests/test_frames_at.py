@@ -1,0 +1,378 @@
+"""Asking for values at given times: on the grid, off it, and on a regular grid."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nrtsi.errors import InputError
+from nrtsi.frames import Columns, read
+
+START = dt.datetime(2024, 3, 31)
+
+
+def after(hours, zone=None):
+    moment = START + dt.timedelta(hours=hours)
+    return moment.replace(tzinfo=zone)
+
+
+def as_library(table, library):
+    return {
+        "pandas": lambda: table.to_pandas(),
+        "pandas-arrow": lambda: table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": lambda: pl.from_arrow(table),
+        "pyarrow": lambda: table,
+    }[library]()
+
+
+def rows_of(native):
+    if isinstance(native, pd.DataFrame):
+        native = pa.Table.from_pandas(native)
+    return (native if isinstance(native, pa.Table) else native.to_arrow()).to_pylist()
+
+
+LIBRARIES = ("pandas", "pandas-arrow", "polars", "pyarrow")
+
+
+@pytest.fixture(params=LIBRARIES)
+def long(request):
+    """Series b (hours 2, 0) and a (hours 0, 1), shuffled; an integer column; text beside."""
+    table = pa.table(
+        {
+            "note": ["p", "q", "r", "s"],
+            "n": pa.array([1, None, 3, 4], pa.int16()),
+            "station": ["b", "a", "b", "a"],
+            "time": pa.array([after(2), after(0), after(0), after(1)], pa.timestamp("us")),
+            "x": pa.array([0.1, 0.2, None, 0.4], pa.float64()),
+        }
+    )
+    native = as_library(table, request.param)
+    return native.astype({"n": "Int16"}) if request.param == "pandas" else native
+
+
+def numbered(panel):
+    """Values that name their row: row + 0.25 for every channel."""
+    return np.repeat(np.arange(panel.series.rows) + 100.25, panel.series.dims).reshape(
+        -1, panel.series.dims
+    )
+
+
+def test_asked_rows_come_back_by_series_and_in_the_asked_order(long):
+    panel = read(long).at([after(1), after(0)])
+    filled = panel.fill(numbered(panel))
+    assert type(filled) is type(long)
+    assert rows_of(filled) == [
+        {"n": 101, "station": "b", "time": after(1), "x": 101.25},
+        {"n": 3, "station": "b", "time": after(0), "x": 100.25},
+        {"n": 4, "station": "a", "time": after(1), "x": 0.4},
+        {"n": 103, "station": "a", "time": after(0), "x": 0.2},
+    ]
+
+
+def test_the_types_are_the_callers(long):
+    panel = read(long).at([after(1), after(0.5)])
+    filled = panel.fill(numbered(panel))
+    kinds = (
+        filled.schema if isinstance(filled, pa.Table) else filled[["n", "station", "time", "x"]]
+    )
+    if isinstance(filled, pa.Table):
+        assert all(kinds.field(name).type == long.schema.field(name).type for name in kinds.names)
+    elif isinstance(filled, pd.DataFrame):
+        assert kinds.dtypes.to_dict() == long[["n", "station", "time", "x"]].dtypes.to_dict()
+    else:
+        assert kinds.schema == long[["n", "station", "time", "x"]].schema
+
+
+def test_a_frame_of_times_and_ids_asks_for_its_own_rows(long):
+    asked = pl.DataFrame({"time": [after(5), after(2), after(2)], "station": ["a", "b", "a"]})
+    panel = read(long).at(asked)
+    rows = rows_of(panel.fill(numbered(panel)))
+    assert [(row["station"], row["time"]) for row in rows] == [
+        ("a", after(5)), ("b", after(2)), ("a", after(2)),
+    ]  # fmt: skip
+    assert rows[1]["x"] == 0.1
+
+
+def test_ids_may_be_given_beside_the_times(long):
+    panel = read(long).at([after(5), after(2)], ids=["a", "b"])
+    rows = rows_of(panel.fill(numbered(panel)))
+    assert [(row["station"], row["time"]) for row in rows] == [("a", after(5)), ("b", after(2))]
+
+
+def test_draws_at_asked_times_are_stacked(long):
+    panel = read(long).at([after(0)])
+    values = numbered(panel)
+    rows = rows_of(panel.stack([values, values + 1], "draw", [0, 1]))
+    assert [(row["draw"], row["station"], row["x"], row["n"]) for row in rows] == [
+        (0, "b", 100.25, 3.0), (0, "a", 0.2, 102.25), (1, "b", 101.25, 3.0), (1, "a", 0.2, 103.25),
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True),
+    st.lists(st.integers(0, 48), min_size=1, max_size=8),
+    st.sampled_from(LIBRARIES),
+    st.booleans(),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_original_rows_stay_and_the_asked_ones_are_found(hours, quarters, library, zoned):
+    zone = "Europe/Berlin" if zoned else None
+    tz = dt.UTC if zoned else None
+    stamps = pa.array([after(h, tz) for h in hours], pa.timestamp("s", zone))
+    values = [h + 0.125 if h % 3 else None for h in hours]
+    values[0] = 0.5
+    table = pa.table({"time": stamps, "x": pa.array(values, pa.float64())})
+    before = read(as_library(table, library))
+    asked = [after(q / 4, tz) for q in quarters]
+    panel = before.at(asked)
+    original = panel.original_rows
+    np.testing.assert_array_equal(panel.series.time[original], before.series.time)
+    np.testing.assert_array_equal(panel.series.value[original], before.series.value)
+    np.testing.assert_array_equal(panel.series.observed[original], before.series.observed)
+    added = np.ones(panel.series.rows, bool)
+    added[original] = False
+    assert not panel.series.observed[added].any()
+    assert panel.series.rows == len(set(hours) | {q / 4 for q in quarters})
+    assert set(np.flatnonzero(added)) <= set(panel.asked_rows)
+    rows = rows_of(panel.fill(numbered(panel)))
+    assert [row["time"] for row in rows] == asked
+    truth = dict(zip(hours, values, strict=True))
+    for row, quarter, place in zip(rows, quarters, panel.asked_rows, strict=True):
+        known = truth.get(quarter / 4)
+        assert row["x"] == (place + 100.25 if known is None else known)
+
+
+def test_a_datetime_index_is_answered_with_a_datetime_index():
+    index = pd.date_range("2024-10-27", periods=4, freq="h", tz="Europe/Berlin", name="when")
+    frame = pd.DataFrame({"x": [1.0, np.nan, 3.0, 4.0]}, index=index)
+    asked = pd.date_range("2024-10-27 00:30", periods=3, freq="h", tz="Europe/Berlin")
+    for times in (asked, asked.to_series(), pd.DataFrame(index=asked)):
+        panel = read(frame).at(times)
+        filled = panel.fill(np.full(panel.series.value.shape, 7.0))
+        assert filled.index.dtype == frame.index.dtype
+        assert filled.index.name == "when"
+        assert list(filled.index) == list(asked)
+        assert filled["x"].tolist() == [7.0] * 3
+
+
+def test_naive_times_are_taken_in_the_zone_of_the_data():
+    stamps = pa.array([after(h, dt.UTC) for h in range(3)], pa.timestamp("us", "Europe/Berlin"))
+    panel = read(pa.table({"time": stamps, "x": [1.0, None, 3.0]}))
+    answer = panel.at("2024-03-31 01:00")
+    assert answer.fill(np.full(answer.series.value.shape, 9.0))["x"].to_pylist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "expected"),
+    [
+        (["2024-01-01", "2024-01-03"], ["2024-01-02"], ["2024-01-02"]),
+        (["2024-01-01", "2024-01-03"], ["2024-01-02T06:00"], ["2024-01-02 06:00:00"]),
+        (["2024-01-01T00:00Z", "2024-01-03T00:00Z"], ["2024-01-01T12:00Z"],
+         ["2024-01-01T12:00:00Z"]),
+        (["31.12.2023", "2.1.2024"], [dt.date(2024, 1, 1), dt.date(2024, 1, 2)],
+         ["01.01.2024", "2.1.2024"]),
+        (["12/31/2023 1:00 PM", "1/2/2024 1:00 PM"], ["2024-01-01 15:30"],
+         ["01/01/2024 03:30:00 PM"]),
+    ],
+)  # fmt: skip
+def test_text_times_are_answered_in_the_manner_of_the_column(data, asked, expected):
+    panel = read(pl.DataFrame({"time": data, "x": [1.0, 2.0]})).at(asked)
+    assert panel.fill(np.zeros(panel.series.value.shape))["time"].to_list() == expected
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_whole_number_times_become_floats_only_where_they_must(library):
+    native = as_library(pa.table({"time": [0, 2, 4], "x": [1.0, None, 3.0]}), library)
+    panel = read(native)
+    on = panel.at([1, 2.0])
+    assert [row["time"] for row in rows_of(on.fill(np.zeros((4, 1))))] == [1, 2]
+    off = panel.at([0.5, 2])
+    assert [row["time"] for row in rows_of(off.fill(np.zeros((4, 1))))] == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_dates_become_datetimes_only_where_they_must(library):
+    days = [dt.date(2024, 1, 1), dt.date(2024, 1, 3)]
+    panel = read(as_library(pa.table({"date": days, "x": [1.0, 2.0]}), library))
+    on = panel.at([dt.date(2024, 1, 2)])
+    assert rows_of(on.fill(np.zeros((3, 1))))[0]["date"] == dt.date(2024, 1, 2)
+    off = panel.at([dt.datetime(2024, 1, 2, 6)])
+    assert rows_of(off.fill(np.zeros((3, 1))))[0]["date"] == dt.datetime(2024, 1, 2, 6)
+
+
+def test_row_numbers_can_be_asked_for_between_rows():
+    panel = read(pl.DataFrame({"x": [1.0, None, 3.0]})).at([0.5, 2])
+    assert panel.fill(np.full((4, 1), 9.0)).to_dict(as_series=False) == {"x": [9.0, 3.0]}
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int16])
+def test_arrays_are_answered_with_arrays(kind):
+    array = np.arange(12, dtype=kind).reshape(2, 3, 2)
+    panel = read(array).at([2, 0.5])
+    filled = panel.fill(np.full(panel.series.value.shape, 7.75))
+    assert filled.dtype == kind
+    between = np.array(7.75 if kind == np.float32 else 8, kind)
+    np.testing.assert_array_equal(filled[:, 0], array[:, 2])
+    np.testing.assert_array_equal(filled[:, 1], np.full((2, 2), between))
+    assert panel.stack([numbered(panel)] * 3, "draw", range(3)).shape == (3, 2, 2, 2)
+    flat = read(array[0]).at([0.5])
+    assert flat.fill(np.zeros(flat.series.value.shape)).shape == (1, 2)
+
+
+def test_a_cell_with_no_value_stays_missing_off_the_grid_too():
+    panel = read(pl.DataFrame({"time": [0, 1], "x": [1.0, 2.0]})).at([0.5])
+    assert np.isnan(panel.fill(np.full((3, 1), np.nan))["x"][0])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pa.array([1, 7], pa.timestamp("ns")),
+        pl.Series([1, 7], dtype=pl.Datetime("ns")),
+        pd.DatetimeIndex(np.array([1, 7], "M8[ns]")),
+        pd.Series(np.array([1, 7], "M8[ns]")),
+        np.array([1, 7], "M8[ns]"),
+        [pd.Timestamp(1), pd.Timestamp(7)],
+    ],
+    ids=lambda asked: f"{type(asked).__module__}.{type(asked).__name__}",
+)
+def test_lists_of_times_of_every_kind_keep_their_nanoseconds(asked):
+    table = pa.table({"time": pa.array([0, 1, 9], pa.timestamp("ns")), "x": [1.0, 2.0, 3.0]})
+    filled = (panel := read(table).at(asked)).fill(np.full(panel.series.value.shape, 5.0))
+    assert filled["time"].cast(pa.int64()).to_pylist() == [1, 7]
+    assert filled["x"].to_pylist() == [2.0, 5.0]
+
+
+def test_zones_that_are_an_offset_are_understood():
+    stamps = pa.array([0, 3600], pa.timestamp("s", "+02:00"))
+    panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]})).at(["1970-01-01 02:00"])
+    assert panel.fill(np.zeros(panel.series.value.shape))["x"].to_pylist() == [1.0]
+
+
+# Grids
+
+
+def test_a_grid_runs_from_the_first_to_the_last_row_of_each_series(long):
+    panel = read(long)
+    answer = panel.at(panel.grid("30min"))
+    rows = rows_of(answer.fill(numbered(answer)))
+    assert [(row["station"], row["time"]) for row in rows] == [
+        *(("b", after(i / 2)) for i in range(5)), *(("a", after(i / 2)) for i in range(3)),
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.integers(-100, 100), min_size=1, max_size=8, unique=True),
+    st.integers(1, 40),
+    st.sampled_from([1, 4]),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_grid_of_numbers_is_regular_and_covers_the_series(times, step, parts):
+    panel = read(pl.DataFrame({"time": times, "x": [1.0] * len(times)}))
+    every = step / parts
+    ticks = panel.grid(every).times.ticks
+    count = int((max(times) - min(times)) // every) + 1
+    np.testing.assert_allclose(ticks, min(times) + every * np.arange(count))
+
+
+def test_a_grid_may_be_finer_than_the_precision_of_the_times():
+    stamps = pa.array([0, 1], pa.timestamp("s"))
+    panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]}))
+    answer = panel.at(panel.grid("250ms"))
+    times = answer.fill(np.zeros((5, 1)))["time"]
+    assert times.type == pa.timestamp("ms")
+    assert times.cast(pa.int64()).to_pylist() == [0, 250, 500, 750, 1000]
+
+
+def test_a_grid_of_tenths_ends_at_the_last_row():
+    panel = read(np.zeros((4, 1)), times=np.array([0.0, 0.1, 0.2, 0.3]))
+    assert panel.grid(0.1).times.ticks.size == 4
+    assert panel.grid("0.1").times.ticks.size == 4
+
+
+@pytest.mark.parametrize(
+    ("every", "message"),
+    [
+        (15, "every must be a duration such as '15min' where times are datetimes, got 15"),
+        ("often", "a duration must be"),
+        ("1ns", r"every must leave at most 100,000,000 rows, got [\d,]+; take a longer step"),
+    ],
+)
+def test_a_wrong_grid_is_refused(long, every, message):
+    with pytest.raises(InputError, match=message):
+        read(long).grid(every)
+
+
+def test_a_grid_of_numbers_wants_a_number():
+    with pytest.raises(InputError, match="every must be a positive number where times are plain"):
+        read(np.zeros((3, 1))).grid("1h")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("times", "ids", "message"),
+    [
+        ([1, 2], None, r"times asked for must be datetimes like the data's, got int64; convert"),
+        ([], None, "at must hold at least one entry, got none"),
+        ([after(0), None], None, "at must be known and finite in every row, got a missing time"),
+        (["never"], None, "at must hold times in one way of writing, got 'never' at row 0"),
+        ([after(0)], ["z"], r"series asked for must be in the data, got 'z'; there are 'b', 'a'"),
+        ([after(0)], ["a", "b"], "ids must be as many as the times asked for, 1, got 2"),
+        (
+            [after(0, dt.UTC)],
+            None,
+            "without a zone like the data's, got zone 'UTC'; drop the zone",
+        ),
+        (np.zeros((2, 2)), None, r"at must be one list, got an array of shape \(2, 2\)"),
+        (pl.DataFrame({"when": [1]}), None, "must have the time column 'time', got 'when'"),
+        ([dt.date(2024, 1, 1), after(1)], None, "one type, got dates and naive datetimes"),
+    ],
+)
+def test_a_wrong_question_is_refused(long, times, ids, message):
+    with pytest.raises(InputError, match=message):
+        read(long).at(times, ids)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [("2024-03-31 02:30", "doesn't exist"), ("2024-10-27 02:30", "ambiguous")]
+)
+def test_wall_clock_times_of_the_changes_are_refused(asked, found):
+    stamps = pa.array([0, 3600], pa.timestamp("s", "Europe/Berlin"))
+    panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]}))
+    with pytest.raises(InputError, match=rf"occur exactly once .* Europe/Berlin, .*{found}"):
+        panel.at([asked])
+
+
+def test_an_answer_is_not_asked_again():
+    panel = read(np.zeros((3, 1))).at([0.5])
+    with pytest.raises(InputError, match="at must be asked of data as it was read"):
+        panel.at([1.5])
+
+
+def test_series_of_an_array_are_asked_alike():
+    panel = read(np.zeros((2, 3, 1)), times=np.array([[0, 1, 2], [0, 1, 9]]))
+    with pytest.raises(InputError, match=r"asked for equally many times, .* got 3 to 10; ask"):
+        panel.at(panel.grid(1))
+
+
+def test_times_too_fine_for_their_distance_are_refused():
+    far = pa.array([2**58, 2**58 + 1], pa.timestamp("us"))
+    panel = read(pa.table({"time": far, "x": [1.0, 2.0]}))
+    with pytest.raises(InputError, match="times asked for must be no finer than us"):
+        panel.at(np.array([1], "M8[ns]"))
+
+
+def test_an_integer_column_cannot_hold_an_unknown_value():
+    panel = read(pl.DataFrame({"time": [0, 1], "x": [1, 2]}), Columns(values=("x",))).at([0.5])
+    with pytest.raises(InputError, match="column 'x' must be of floats to stay unknown"):
+        panel.fill(np.full((3, 1), np.nan))
+    panel = read(np.array([[1], [2]])).at([0.5])
+    with pytest.raises(InputError, match="an array must be of floats to stay unknown"):
+        panel.stack([np.full((3, 1), np.nan)], "draw", [0])

@@ -1,0 +1,361 @@
+"""What `read` guesses, accepts and refuses."""
+
+import datetime as dt
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nrtsi.errors import InputError
+from nrtsi.frames import Clock, Columns, fitted_columns_must_match, read
+
+DAYS = [dt.datetime(2024, 1, day) for day in (1, 2, 3)]
+
+
+def wide(**columns):
+    return pl.DataFrame({"time": [0, 1, 2], "x": [1.0, None, 3.0], **columns})
+
+
+# What is guessed
+
+
+def test_a_column_named_like_time_is_the_time():
+    panel = read(pd.DataFrame({"Timestamp": DAYS, "other": DAYS, "x": [1.0, np.nan, 2.0]}))
+    assert panel.columns == Columns("Timestamp", None, ("x",))
+    assert panel.guesses == (
+        "time: column 'Timestamp' (guessed)",
+        "values: columns 'x' (guessed)",
+    )
+
+
+def test_the_only_column_with_datetimes_is_the_time():
+    panel = read(pl.DataFrame({"x": [1.0, None, 2.0], "moment": DAYS}))
+    assert panel.columns.time == "moment"
+    assert panel.guesses[0] == "time: column 'moment' (guessed, the only one with datetimes)"
+
+
+def test_without_a_time_column_rows_are_counted():
+    panel = read(pl.DataFrame({"x": [1.0, None, 2.0]}))
+    assert panel.series.time.tolist() == [0.0, 1.0, 2.0]
+    assert panel.clock == Clock("number", 0, 1.0)
+    assert panel.guesses[0] == "time: the row number (no time column found)"
+
+
+def test_two_datetime_columns_of_other_names_are_not_guessed_between():
+    panel = read(pl.DataFrame({"a": DAYS, "b": DAYS, "x": [1.0, None, 2.0]}))
+    assert panel.guesses[0] == "time: the row number (columns 'a', 'b' all hold datetimes)"
+
+
+def test_a_datetime_column_with_holes_is_not_guessed_to_be_the_time():
+    panel = read(pl.DataFrame({"serviced": [DAYS[0], None, None], "x": [1.0, None, 2.0]}))
+    assert panel.columns.time is None
+
+
+def test_rows_are_counted_inside_each_series():
+    panel = read(pl.DataFrame({"k": list("abab"), "x": [1.0, 2.0, None, 4.0]}), Columns(id="k"))
+    assert panel.series.time.tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert panel.ids == ("a", "b")
+
+
+@pytest.mark.parametrize("name", ["station", "ID", "unique_id"])
+def test_repeating_times_call_for_a_column_of_ids(name):
+    frame = pl.DataFrame({"time": [0, 1, 0, 1], name: [7, 7, 3, 3], "x": [1.0, None, 3.0, 4.0]})
+    panel = read(frame)
+    assert panel.columns == Columns("time", name, ("x",))
+    assert panel.ids == (7, 3)
+    assert list(panel.series.keys) == ["7", "3"]
+    assert f"id: column {name!r} (guessed, 2 series)" in panel.guesses
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["p", "q"])])
+def test_repeating_times_make_the_only_text_column_the_id(kind):
+    who = pl.Series(["p", "p", "q", "q"], dtype=kind)
+    panel = read(pl.DataFrame({"time": [0, 1, 0, 1], "plot": who, "x": [1.0, None, 3.0, 4.0]}))
+    assert panel.columns.id == "plot"
+    assert panel.ids == ("p", "q")
+
+
+def test_text_beside_times_that_do_not_repeat_is_no_id():
+    assert read(wide(note=["a", "a", "b"])).columns.id is None
+
+
+def test_an_id_by_name_is_used_even_where_times_do_not_repeat():
+    assert read(wide(station=["a", "a", "b"])).columns.id == "station"
+
+
+def test_a_column_that_numbers_the_rows_is_neither_id_nor_value():
+    panel = read(wide(id=[11, 12, 13]))
+    assert panel.columns == Columns("time", None, ("x",))
+    assert panel.guesses[-1] == "left out: columns 'id' (they count the rows)"
+
+
+def test_flags_text_and_counters_are_no_values():
+    panel = read(wide(flag=[True, False, True], text=list("abc"), n=[1, 2, 3], m=[3, 1, 2]))
+    assert panel.columns.values == ("x", "m")
+
+
+def test_named_columns_are_not_guessed():
+    panel = read(wide(n=[1, 2, 3]), Columns("time", None, ("n", "x")))
+    assert panel.columns.values == ("n", "x")
+    assert panel.guesses == ()
+    assert panel.series.value[:, 0].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_what_was_settled_reads_the_same_again():
+    frame = pl.DataFrame({"time": [0, 1, 0, 1], "id": [7, 7, 3, 3], "x": [1.0, None, 3.0, 4.0]})
+    panel = read(frame)
+    again = read(frame, panel.columns, clock=panel.clock)
+    assert again.columns == panel.columns
+    np.testing.assert_array_equal(again.series.time, panel.series.time)
+
+
+def test_series_with_nothing_observed_are_listed_not_refused():
+    frame = pl.DataFrame(
+        {"id": list("aabbcc"), "time": [0, 1] * 3, "x": [None, None, 1.0, 2.0, None, None]}
+    )
+    assert read(frame).empty == ("a", "c")
+
+
+def test_a_fitted_clock_allows_a_column_with_nothing_observed():
+    frame = wide(y=pl.Series([None] * 3, dtype=pl.Float64))
+    assert not read(frame, clock=Clock("number", 0, 1.0)).series.observed[:, 1].any()
+
+
+@given(st.permutations(range(8)))
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_rows_changes_nothing_but_the_order_of_series(order):
+    frame = pl.DataFrame(
+        {
+            "id": list("aaabbbbc"),
+            "time": [3, 1, 2, 9, 8, 5, 6, 1],
+            "x": [float(i) for i in range(8)],
+        }
+    )
+    one = read(frame, Columns("time", "id", ("x",)))
+    other = read(frame[list(order)], Columns("time", "id", ("x",)))
+    place = [other.ids.index(each) for each in one.ids]
+    mixed = other.series.select(np.array(place))
+    np.testing.assert_array_equal(mixed.time, one.series.time)
+    np.testing.assert_array_equal(mixed.value, one.series.value)
+    assert one.clock == other.clock
+
+
+# What is refused
+
+
+def refused(message, data, columns=None, **settings):
+    with pytest.raises(InputError, match=message):
+        read(data, columns or Columns(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pl.LazyFrame({"x": [1.0]}), r"got the lazy polars.LazyFrame; collect it first"),
+        (pd.Series([1.0]), r"got the single column pandas.Series; make it one \(.to_frame\(\)\)"),
+        ([1.0, 2.0], r"pandas, polars or pyarrow table or a numpy array .* got builtins.list"),
+        ({"x": [1.0]}, r"must be a pandas, polars or pyarrow .* got builtins.dict; convert it"),
+        (
+            pl.DataFrame({"x": []}, schema={"x": pl.Float64}),
+            "at least one row, got an empty table",
+        ),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "column names must be unique"),
+        (
+            pd.DataFrame([[1.0, 2.0]], columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])),
+            r"column names must be plain, got the nested \('a', 1\); flatten the columns",
+        ),
+        (np.zeros(3), r"\(series, step, dim\), got \(3,\); reshape it"),
+        (np.zeros((2, 0)), r"at least one series, step and channel, got \(2, 0\)"),
+        (np.array([["a"]]), "must hold integers or floats, got <U1; convert it with astype"),
+        (np.array([[True]]), "must hold integers or floats, got bool"),
+        (np.ma.masked_array([[1.0]], [[True]]), r"with NaN, got a masked array; use array"),
+    ],
+)
+def test_other_data_is_refused(data, message):
+    refused(message, data)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (Columns(time="when"), r"got no 'when'; there are 'time', 'x', 'note'"),
+        (Columns(values=("y", "z")), r"every named column, got no 'y', 'z'; there are"),
+        (Columns(values=("note",)), r"column 'note' must be numeric, got String; convert it"),
+        (Columns(values=()), r"at least one numeric column to impute, got 'time', 'x', 'note'"),
+        (Columns(time="note"), r"time column 'note' must hold times .* got 'a' at row 0"),
+    ],
+)
+def test_wrong_columns_are_refused(columns, message):
+    refused(message, wide(note=["a", "b", "c"]), columns)
+
+
+def test_booleans_are_no_values():
+    refused(
+        "column 'b' must be numeric, got Boolean",
+        wide(b=[True, False, None]),
+        Columns(values=("b",)),
+    )
+
+
+def test_long_lists_of_columns_are_cut():
+    frame = pl.DataFrame({f"c{i}": [1.0] for i in range(20)})
+    refused("'c11' and 8 more", frame, Columns(time="when"))
+
+
+def test_a_column_named_twice_is_refused():
+    with pytest.raises(InputError, match="must name different columns, got 'x' twice"):
+        Columns(time="x", values=("x",))
+    with pytest.raises(InputError, match="must name different columns, got 'a' twice"):
+        Columns(values=("a", "b", "a"))
+    with pytest.raises(InputError, match="must name different columns, got 'a' twice"):
+        Columns(time="a", id="a")
+
+
+def test_one_name_in_place_of_a_list_is_refused():
+    with pytest.raises(InputError, match=r"a list of names, got the text 'abc'; write \['abc'\]"):
+        Columns(values="abc")
+
+
+def test_a_table_without_numbers_is_refused():
+    refused("at least one numeric column to impute, got 'time', 'a'", pl.DataFrame(
+        {"time": [1, 2], "a": ["p", "q"]}
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        ([0.0, float("nan"), 1.0], r"column 'time' must be known and finite .* NaN time at row 1"),
+        ([0.0, 1.0, float("inf")], r"got an infinite time at row 2"),
+        ([0, None, 1], r"got a missing time at row 1 \(the first is row 0\); drop the row"),
+        ([DAYS[0], None, None], r"got a missing time at row 1"),
+        ([True, False, True], r"must hold datetimes, dates, numbers or text, got bool"),
+        ([dt.time(1), dt.time(2), dt.time(3)], r"dates, numbers or text, got time64\[ns\]"),
+        ([1e301, 0.0, 1.0], r"numbers of at most 1e\+300 in size, got 1e\+301; rescale them"),
+        ([2**64 - 1, 2**64 - 2, 1], r"must hold numbers below 2\*\*63, got larger ones"),
+    ],
+)
+def test_unusable_times_are_refused(time, message):
+    frame = pl.DataFrame({"time": pl.Series(time), "x": [1.0, None, 2.0]})
+    refused(message, frame, Columns(time="time"))
+
+
+def test_missing_pandas_times_are_refused():
+    frame = pd.DataFrame({"time": [pd.NaT, DAYS[0]], "x": [1.0, 2.0]})
+    refused("got a missing time at row 0", frame)
+
+
+def test_dates_and_datetimes_mixed_are_refused():
+    mixed = pd.Series([dt.date(2024, 1, 1), dt.datetime(2024, 1, 2, 5)], dtype=object)
+    refused(
+        "one type, got dates and naive datetimes; convert it to one",
+        pd.DataFrame({"t": mixed, "x": [1.0, 2.0]}),
+        Columns(time="t"),
+    )
+
+
+def test_duplicate_times_are_refused_with_the_series_and_the_time():
+    frame = pl.DataFrame({"who": list("abbb"), "time": [1, 5, 5, 5], "x": [1.0, 2.0, 3.0, None]})
+    refused(
+        r"got 3 rows at '5' in series 'b' \(2 rows too many in all\); remove or average them$",
+        frame,
+        Columns("time", "who"),
+    )
+
+
+def test_duplicate_times_without_ids_say_how_to_name_them():
+    frame = pl.DataFrame({"time": [DAYS[0], DAYS[0]], "x": [1.0, 2.0]})
+    refused(
+        r"got 2 rows at '2024-01-01 00:00:00' \(1 rows too many in all\); "
+        r"remove or average them, or name the column of series with id=",
+        frame,
+    )
+
+
+def test_missing_ids_are_refused():
+    frame = pl.DataFrame({"who": ["a", None], "time": [1, 2], "x": [1.0, 2.0]})
+    refused("id column 'who' must be known in every row, got a missing id at row 1", frame,
+            Columns("time", "who"))  # fmt: skip
+
+
+def test_ids_of_several_types_are_refused():
+    frame = pd.DataFrame({"who": pd.Series([1, "a"], dtype=object), "x": [1.0, 2.0]})
+    refused("id column 'who' must hold values of one type", frame, Columns(id="who"))
+
+
+@pytest.mark.parametrize("bad", [float("inf"), -float("inf")])
+def test_infinite_values_are_refused(bad):
+    frame = pl.DataFrame({"who": ["a", "b"], "time": [1, 1], "x": [1.0, bad]})
+    refused(
+        r"column 'x' must be finite, got -?inf at row 1 \(the first is row 0\) of series 'b'",
+        frame,
+    )
+
+
+def test_a_column_with_nothing_observed_is_refused_when_fitting():
+    frame = wide(y=pl.Series([None] * 3, dtype=pl.Float64))
+    refused("at least one observed value, got none in 'y'; leave it out with columns=", frame)
+
+
+def test_times_that_floats_cannot_tell_apart_are_refused():
+    frame = pl.DataFrame({"time": [2**62, 2**62 + 1, 2**62 + 2], "x": [1.0, None, 2.0]})
+    refused("differ by enough to be told apart .* count from a nearer zero", frame)
+
+
+def test_a_frame_with_loose_times_is_refused():
+    refused("times must be given with an array only", wide(), times=np.arange(3))
+
+
+def test_an_array_of_times_must_fit_the_steps():
+    refused(r"shape \(4,\) or \(2, 4\), as the array's steps, got \(3,\)", np.zeros((2, 4, 1)),
+            times=np.arange(3))  # fmt: skip
+
+
+def test_the_columns_of_an_array_cannot_be_named():
+    refused("an array's columns must not be named", np.zeros((2, 1)), Columns(time="a"))
+    assert read(np.zeros((2, 1)), Columns(values=("0",))).columns == Columns(values=("0",))
+
+
+# Columns of a fitted model
+
+
+def test_fitted_columns_must_be_there():
+    fitted = Columns("time", None, ("x", "y"))
+    fitted_columns_must_match(wide(y=[1, 2, 3], z=[1, 2, 3]), fitted)
+    with pytest.raises(
+        InputError, match=r"fitted on, 'time', 'x', 'y'; it lacks 'y' and has 'time', 'x'; rename"
+    ):
+        fitted_columns_must_match(wide(), fitted)
+
+
+def test_a_named_index_counts_as_the_fitted_time():
+    frame = pd.DataFrame({"x": [1.0]}, index=pd.DatetimeIndex(["2024-01-01"], name="when"))
+    fitted_columns_must_match(frame, Columns("when", None, ("x",)))
+
+
+def test_arrays_must_have_the_fitted_channels():
+    fitted = read(np.zeros((3, 2))).columns
+    fitted_columns_must_match(np.zeros((5, 7, 2)), fitted)
+    with pytest.raises(InputError, match="it lacks '1' and has '0'"):
+        fitted_columns_must_match(np.zeros((5, 1)), fitted)
+    with pytest.raises(InputError, match="the 2 channels the model was fitted on, got 3"):
+        fitted_columns_must_match(np.zeros((5, 3)), fitted)
+
+
+def test_pyarrow_tables_are_read():
+    panel = read(pa.table({"ds": pa.array(DAYS, pa.timestamp("s")), "y": [1.0, None, 2.0]}))
+    assert panel.columns == Columns("ds", None, ("y",))
+
+
+def test_the_door_opens_without_torch_pandas_or_polars():
+    script = (
+        "import sys; import nrtsi.frames; "
+        "assert not {'torch', 'pandas', 'polars'} & set(sys.modules), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

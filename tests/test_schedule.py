@@ -1,0 +1,194 @@
+"""The schedule, as laws that hold for any times and any pattern of missing cells."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import seeds, some_series
+
+from nrtsi.config import ScheduleConfig, schedule_for
+from nrtsi.errors import InputError
+from nrtsi.schedule.gaps import gaps, level_of
+from nrtsi.schedule.plan import plan
+from nrtsi.series import SeriesSet
+
+configs = st.builds(
+    ScheduleConfig,
+    max_level=st.integers(2, 5),
+    order=st.sampled_from(["widest", "smallest", "all"]),
+    band=st.sampled_from([0.0, 1.0, 3.5]),
+    one_by_one_above=st.sampled_from([None, 1.0, 4.0]),
+    one_by_one_in=st.sampled_from(["series", "hole"]),
+)
+
+
+@given(seeds, configs)
+def test_every_missing_row_is_imputed_exactly_once(seed, config):
+    series = some_series(seed)
+    done = [row for step in plan(series, config) for row in step.rows]
+    assert sorted(done) == np.flatnonzero(~series.observed.all(axis=1)).tolist()
+
+
+@given(seeds, configs)
+def test_planning_together_is_planning_one_by_one(seed, config):
+    series = some_series(seed)
+    together = {i: [] for i in range(series.series)}
+    for step in plan(series, config):
+        owner = series.owner[step.rows]
+        for i in np.unique(owner):
+            here = owner == i
+            rows = (step.rows[here] - series.start[i]).tolist()
+            together[i].append((rows, step.level[here].tolist()))
+    for i in range(series.series):
+        alone = plan(series.select(np.array([i])), config)
+        assert together[i] == [(s.rows.tolist(), s.level.tolist()) for s in alone]
+
+
+@given(seeds, st.integers(0, 5))
+def test_on_a_regular_grid_with_data_levels_never_rise(seed, max_level):
+    series = some_series(seed, regular=True, whole=True, some_data=True)
+    levels = {i: [] for i in range(series.series)}
+    for step in plan(series, ScheduleConfig(max_level=max_level)):
+        for row, level in zip(step.rows, step.level, strict=True):
+            levels[series.owner[row]].append(level)
+    assert all(own == sorted(own, reverse=True) for own in levels.values())
+
+
+@given(seeds, configs)
+def test_sources_are_no_targets_and_have_something_known(seed, config):
+    series = some_series(seed)
+    known = series.observed.copy()
+    for step in plan(series, config):
+        assert not step.sources[step.rows].any()
+        assert known[step.sources].any(axis=1).all()
+        known[step.rows] = True
+
+
+@given(seeds)
+def test_gaps_equal_the_brute_force_distance(seed):
+    series = some_series(seed)
+    known = series.observed.any(axis=1)
+    got = gaps(series.time, known, series.start, np.arange(series.rows))
+    for i in range(series.series):
+        own = slice(series.start[i], series.start[i + 1])
+        time = series.time[own]
+        brute = np.abs(time[:, None] - time[known[own]]).min(axis=1, initial=np.inf)
+        np.testing.assert_allclose(got[own], brute)
+
+
+@given(st.floats(0.001, 1000), st.integers(0, 8))
+def test_a_level_covers_its_gaps_and_no_smaller_level_does(gap, max_level):
+    level = int(level_of(np.array([gap]), max_level=max_level)[0])
+    assert level == max_level or gap <= 2.0**level
+    assert level == 0 or gap > 2.0 ** (level - 1)
+
+
+@given(seeds, st.sampled_from([1.0, 2.0, 4.0]))
+def test_wide_gaps_of_stochastic_series_are_drawn_one_by_one(seed, threshold):
+    series = some_series(seed, regular=True, whole=True, some_data=True)
+    for step in plan(series, ScheduleConfig(one_by_one_above=threshold)):
+        wide = series.owner[step.rows[step.gap > threshold]]
+        assert np.unique(wide).size == wide.size
+
+
+@given(seeds)
+def test_a_step_takes_one_wide_point_of_a_hole_at_most(seed):
+    series = some_series(seed, regular=True, whole=True, some_data=True)
+    config = ScheduleConfig(one_by_one_above=4.0, one_by_one_in="hole")
+    for step in plan(series, config):
+        hole = np.cumsum(step.sources)[step.rows[step.gap > 4]]
+        assert np.unique(hole).size == hole.size
+
+
+@given(seeds, st.floats(0.1, 5))
+@settings(max_examples=50)
+def test_a_band_holds_gaps_of_one_level_near_the_widest(seed, band):
+    series = some_series(seed, whole=True, some_data=True)
+    for step in plan(series, ScheduleConfig(band=band)):
+        for i in np.unique(series.owner[step.rows]):
+            here = series.owner[step.rows] == i
+            assert np.unique(step.level[here]).size == 1
+            assert np.ptp(step.gap[here]) <= band + 1e-5
+
+
+@given(seeds)
+def test_rows_that_miss_the_most_channels_come_first(seed):
+    series = some_series(seed)
+    missing = (~series.observed).sum(axis=1)
+    last = np.full(series.series, series.dims)
+    for step in plan(series, ScheduleConfig()):
+        for row in step.rows:
+            assert missing[row] <= last[series.owner[row]]
+            last[series.owner[row]] = missing[row]
+
+
+@given(seeds)
+def test_rows_not_wanted_are_never_targets(seed):
+    series = some_series(seed)
+    wanted = np.random.default_rng(seed).random(series.rows) < 0.5
+    done = [row for step in plan(series, ScheduleConfig(), wanted) for row in step.rows]
+    missing = ~series.observed.all(axis=1)
+    assert sorted(done) == np.flatnonzero(wanted & missing).tolist()
+
+
+def test_the_paper_s_figure_of_two_observed_and_32_missing():
+    value = np.full((1, 34, 1), np.nan)
+    value[0, [0, 33]] = 0.0
+    steps = list(plan(SeriesSet.stack(value), ScheduleConfig()))
+    assert [(int(s.level[0]), s.rows.tolist()) for s in steps[:3]] == [
+        (4, [16, 17]),
+        (3, [8, 25]),
+        (2, [4, 12, 21, 29]),
+    ]
+    assert len(steps) == 5
+
+
+def test_all_at_once_is_one_step_and_smallest_first_starts_beside_the_data():
+    value = np.full((1, 9, 1), np.nan)
+    value[0, 0] = 0.0
+    series = SeriesSet.stack(value)
+    assert [s.rows.size for s in plan(series, ScheduleConfig(order="all"))] == [8]
+    smallest = [s.rows.tolist() for s in plan(series, ScheduleConfig(order="smallest"))]
+    assert smallest == [[row] for row in range(1, 9)]
+
+
+def test_beyond_the_reach_the_nearest_go_first():
+    value = np.full((1, 100, 1), np.nan)
+    value[0, 0] = 0.0
+    series = SeriesSet.stack(value, np.arange(100.0)[None] * 50)
+    first = next(plan(series, ScheduleConfig(max_level=4)))
+    assert first.rows.tolist() == [1]
+
+
+def test_a_long_hole_is_filled_coarse_to_fine_though_another_channel_is_partly_there():
+    value = np.zeros((1, 40, 2))
+    value[0, 5:35] = np.nan
+    value[0, 2, 0] = np.nan
+    steps = list(plan(SeriesSet.stack(value), ScheduleConfig()))
+    assert len(steps) > 4
+    assert steps[-1].rows.tolist() == [2]
+
+
+def test_nothing_missing_needs_no_step():
+    assert not list(plan(SeriesSet.stack(np.zeros((2, 5, 1))), ScheduleConfig()))
+
+
+@pytest.mark.parametrize(
+    ("setting", "regular", "fields"),
+    [
+        ("regular", False, {"band": 0.0, "order": "widest", "one_by_one_above": None}),
+        ("irregular", True, {"band": 1.0}),
+        ("stochastic", True, {"band": 0.0, "one_by_one_above": 4.0}),
+        ("partial", False, {"band": 1.0}),
+        ("all", True, {"order": "all"}),
+        ("smallest", True, {"order": "smallest"}),
+    ],
+)
+def test_a_setting_means_an_order(setting, regular, fields):
+    schedule = schedule_for(setting, regular=regular).model_dump()
+    assert {name: schedule[name] for name in fields} == fields
+
+
+def test_an_unknown_setting_lists_the_known_ones():
+    with pytest.raises(InputError, match=r"setting must be one of auto, regular, .* got 'weekly'"):
+        schedule_for("weekly", regular=True)

@@ -1,0 +1,68 @@
+"""Windows, as laws: every target is owned once and has what it needs to read."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.strategies import seeds
+
+from nrtsi.windows import windows
+
+
+def some_rows(seed):
+    rng = np.random.default_rng(seed)
+    start = np.concatenate([[0], np.cumsum(rng.integers(1, 60, rng.integers(1, 5)))])
+    kind = rng.choice(3, size=start[-1], p=rng.dirichlet([1, 1, 1]))
+    kind[rng.integers(start[-1])] = 1
+    return np.flatnonzero(kind == 0), np.flatnonzero(kind == 1), start
+
+
+def unpadded(parts, cells=2**12):
+    for padded in parts.batches(cells):
+        for i in range(padded.known.shape[0]):
+            known = padded.known[i][padded.known_valid[i]]
+            yield known, padded.target[i][padded.target_valid[i]]
+
+
+@given(seeds, st.sampled_from([2, 4, 7, 8, 16, None]))
+def test_every_target_is_owned_by_exactly_one_window(seed, size):
+    sources, targets, start = some_rows(seed)
+    owned = [row for _, own in unpadded(windows(sources, targets, start, size)) for row in own]
+    assert sorted(owned) == targets.tolist()
+
+
+@given(seeds, st.sampled_from([4, 8, 16, None]))
+def test_a_window_stays_inside_its_series_and_its_size(seed, size):
+    sources, targets, start = some_rows(seed)
+    for known, own in unpadded(windows(sources, targets, start, size)):
+        series = np.searchsorted(start, np.concatenate([known, own]), side="right")
+        assert np.unique(series).size == 1
+        there = sources[(sources >= start[series[0] - 1]) & (sources < start[series[0]])]
+        assert known.size == (there.size if size is None else min(there.size, size))
+        assert np.isin(known, there).all()
+        assert size is None or own.size <= size
+
+
+@given(seeds, st.sampled_from([4, 8, 16]))
+def test_a_target_reads_a_quarter_of_a_window_on_each_side_where_there_is_as_much(seed, size):
+    sources, targets, start = some_rows(seed)
+    for known, own in unpadded(windows(sources, targets, start, size)):
+        low = start[np.searchsorted(start, own[0], side="right") - 1]
+        high = start[np.searchsorted(start, own[0], side="right")]
+        there = sources[(sources >= low) & (sources < high)]
+        for target in own:
+            for side in (np.less, np.greater):
+                available = int(side(there, target).sum())
+                assert side(known, target).sum() >= min(available, size // 4)
+
+
+@given(seeds, st.integers(1, 5000))
+def test_a_batch_is_bounded_and_batches_change_no_window(seed, cells):
+    parts = windows(*some_rows(seed), 8)
+    for padded in parts.batches(cells):
+        count, known = padded.known.shape
+        assert count == 1 or count * (known + padded.target.shape[1]) ** 2 <= 4 * cells
+
+    def as_set(cells):
+        return {(tuple(known), tuple(own)) for known, own in unpadded(parts, cells)}
+
+    assert as_set(cells) == as_set(10**9)

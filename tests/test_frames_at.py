@@ -224,9 +224,38 @@ def test_arrays_are_answered_with_arrays(kind):
     assert flat.fill(np.zeros(flat.series.value.shape)).shape == (1, 2)
 
 
-def test_a_cell_with_no_value_stays_missing_off_the_grid_too():
-    panel = read(pl.DataFrame({"time": [0, 1], "x": [1.0, 2.0]})).at([0.5])
-    assert np.isnan(panel.fill(np.full((3, 1), np.nan))["x"][0])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int16(), pa.decimal128(5, 2)])
+@pytest.mark.parametrize("library", ["pandas-arrow", "polars", "pyarrow"])
+def test_a_cell_with_no_value_stays_missing_off_the_grid_too(library, kind):
+    table = pa.table({"time": [0, 1, 2], "x": pa.array([5.0, 2.0, 3.0]).cast(kind)})
+    panel = read(as_library(table, library), Columns("time", None, ("x",))).at([0.5, 1])
+    filled = panel.fill(np.full((4, 1), np.nan))
+    assert [row["x"] for row in rows_of(filled)] == [None, 2]
+    stacked = panel.stack([np.full((4, 1), np.nan)], "draw", [0])
+    assert [row["x"] for row in rows_of(stacked)] == [None, 2]
+
+
+def test_an_array_stays_missing_off_the_grid_too():
+    panel = read(np.array([[1.0], [2.0]])).at([0.5])
+    assert np.isnan(panel.fill(np.full((3, 1), np.nan))).all()
+
+
+def test_at_and_every_are_answered_alike_and_nothing_asked_changes_nothing():
+    panel = read(np.zeros((3, 1)))
+    assert panel.asked() is panel
+    np.testing.assert_array_equal(panel.asked([0.5]).series.time, panel.at([0.5]).series.time)
+    every = panel.asked(every=0.5)
+    np.testing.assert_array_equal(every.series.time, [0.0, 0.5, 1.0, 1.5, 2.0])
+    with pytest.raises(InputError, match="at and every must not be given together; choose one"):
+        panel.asked([0.5], every=0.5)
+
+
+def test_finer_times_asked_for_leave_the_old_ones_bit_for_bit():
+    ticks = np.cumsum(np.random.default_rng(0).integers(1, 10**13, 500))
+    table = pa.table({"time": pa.array(ticks, pa.timestamp("us")), "x": [1.0] * 500})
+    before = read(table, unit="3.7s")
+    panel = before.at(np.array([10**18 + 1], "M8[ns]"))
+    np.testing.assert_array_equal(panel.series.time[panel.original_rows], before.series.time)
 
 
 @pytest.mark.parametrize(
@@ -369,9 +398,9 @@ def test_times_too_fine_for_their_distance_are_refused():
         panel.at(np.array([1], "M8[ns]"))
 
 
-def test_an_integer_column_cannot_hold_an_unknown_value():
-    panel = read(pl.DataFrame({"time": [0, 1], "x": [1, 2]}), Columns(values=("x",))).at([0.5])
-    with pytest.raises(InputError, match="column 'x' must be of floats to stay unknown"):
+def test_a_type_without_nulls_cannot_hold_an_unknown_value():
+    panel = read(pd.DataFrame({"time": [0, 1], "x": [1, 2]}), Columns(values=("x",))).at([0.5])
+    with pytest.raises(InputError, match=r"column 'x' must be of floats or nullable .* got int64"):
         panel.fill(np.full((3, 1), np.nan))
     panel = read(np.array([[1], [2]])).at([0.5])
     with pytest.raises(InputError, match="an array must be of floats to stay unknown"):

@@ -137,6 +137,13 @@ def test_a_fitted_clock_counts_from_its_own_origin():
     assert later.series.time.tolist() == [24.0, 25.0, 26.0]
 
 
+def test_an_origin_between_the_ticks_of_later_data_is_honoured():
+    halves = pa.array([500, 1500, 2500], pa.timestamp("ms"))
+    fitted = read(pa.table({"time": halves, "x": [1.0] * 3})).clock
+    later = pa.table({"time": pa.array([1, 4], pa.timestamp("s")), "x": [1.0] * 2})
+    assert read(later, clock=fitted).series.time.tolist() == [0.5, 3.5]
+
+
 def test_times_of_the_other_kind_than_fitted_are_refused():
     with pytest.raises(
         InputError, match=r"must be datetimes, as in the data .* got plain numbers"

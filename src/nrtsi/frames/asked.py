@@ -202,11 +202,17 @@ def blank_frame(
 
 
 def _blanked(column: nw.Series[Any], added: Bool[np.ndarray, " asked"]) -> nw.Series[Any]:
-    if not (column.dtype.is_float() and added.any()):
-        return column
+    """The column with unknown cells in the added rows, where its type has such a thing."""
     lines = np.flatnonzero(added)
-    kind = np.float32 if isinstance(column.dtype, nw.Float32) else np.float64
-    return put_arrow(column, lines, pa.array(np.full(lines.size, np.nan, kind)))
+    if not lines.size:
+        return column
+    if not column.implementation.is_pandas_like():
+        kind = column.head(1).to_arrow().type
+        return column.scatter(lines, as_kind(pa.nulls(lines.size, kind), column))
+    if isinstance(column.to_native().dtype, np.dtype):
+        unknown = np.full(lines.size, np.nan)
+        return column.scatter(lines, unknown) if column.dtype.is_float() else column
+    return column.scatter(lines, [None] * lines.size)
 
 
 def _timed(

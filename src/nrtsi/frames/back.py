@@ -42,7 +42,7 @@ class FrameBack:
     """True where the frame's cell stays as it is."""
 
     added: Bool[np.ndarray, " line"]
-    """True where the line is not in the caller's data; integers hold placeholders there."""
+    """True where the line is not in the caller's data; types without nulls hold placeholders."""
 
     def fill(self, values: Float[np.ndarray, "row dim"]) -> Any:
         """The frame with its missing cells replaced; everything else is the caller's."""
@@ -63,10 +63,13 @@ class FrameBack:
         return frame.with_columns(*changed) if changed else frame.clone()
 
     def _must_be_known(self, name: str, added: Float[np.ndarray, " cell"]) -> None:
-        if np.isnan(added).any() and not self.frame.get_column(name).dtype.is_float():
+        if not np.isnan(added).any():
+            return
+        column = self.frame.get_column(name)
+        if not (column.dtype.is_float() or column.is_null().any()):
             raise InputError(
-                f"column {name!r} must be of floats to stay unknown at times that are not in the "
-                f"data, got {self.frame.get_column(name).dtype}; convert it to floats"
+                f"column {name!r} must be of floats or nullable to stay unknown at times that are "
+                f"not in the data, got {column.to_native().dtype}; convert it"
             )
 
     def stack(
@@ -100,7 +103,7 @@ class ArrayBack:
     """True where the array's cell stays as it is."""
 
     added: Bool[np.ndarray, " line"]
-    """True where the line is not in the caller's data; integers hold placeholders there."""
+    """True where the line is not in the caller's data; types without nulls hold placeholders."""
 
     def fill(self, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
         """The array with its missing cells replaced, in its own type."""

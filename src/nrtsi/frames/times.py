@@ -214,8 +214,7 @@ def _real_numbers(array: pa.Array, what: str) -> Times:
             f"{what} must hold numbers of at most {_LARGEST:g} in size, "
             f"got {np.abs(ticks).max():g}; rescale them"
         )
-    # -0.0 and 0.0 are the same time and must sort and compare as one.
-    return Times("number", ticks + 0.0, 1, array.type)
+    return Times("number", ticks, 1, array.type)
 
 
 def _text(array: pa.Array, what: str) -> Times:

@@ -1,0 +1,5 @@
+"""`python -m nrtsi` is `nrtsi`."""
+
+from nrtsi.cli import main
+
+main()

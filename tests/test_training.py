@@ -1,0 +1,267 @@
+"""Training: what is asked, what is learnt, and what an interruption may not change."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nrtsi import NRTSI, InputError, TrainingError
+from nrtsi.config import PRESETS, ScheduleConfig
+from nrtsi.events import TrainStep
+from nrtsi.missing import Hiding
+from nrtsi.model.tokens import Layout
+from nrtsi.series import SeriesSet
+from nrtsi.training.batches import SEGMENT, Questions, split
+from nrtsi.training.curriculum import Budget
+from nrtsi.training.muon import Muon, orthogonal
+from tests.strategies import seeds, some_series
+
+
+def waves(series=6, steps=60, dims=2, missing=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    phase = rng.uniform(0, 6, (series, 1, dims))
+    value = np.sin(np.arange(steps)[None, :, None] / 4 + phase)
+    value[rng.random(value.shape) < missing] = np.nan
+    return value
+
+
+def tiny(**settings):
+    return NRTSI(**{"preset": "tiny", "steps": 30, "seed": 3} | settings)
+
+
+def some_questions(seed, *, partial=True):
+    series = some_series(seed, whole=not partial, some_data=True)
+    hiding = Hiding.choose("points", series, whole_rows=not partial)
+    spans, _ = split(series, 0.1, np.random.default_rng(seed))
+    model = PRESETS["tiny"].model
+    layout = Layout(series.dims, partial)
+    return Questions(series, spans, hiding, ScheduleConfig(), model, layout, (seed,))
+
+
+@given(seeds, st.booleans())
+@settings(max_examples=25)
+def test_only_observed_cells_are_asked_and_their_truth_is_the_data(seed, partial):
+    questions = some_questions(seed, partial=partial)
+    batch = questions.draw(0, 64)
+    if batch is None:
+        return
+    assert batch.counts.any(dim=-1)[batch.tokens.valid[:, batch.tokens.obs :]].all()
+    asked = batch.truth[batch.counts]
+    data = questions.series.value[questions.series.observed].astype(np.float32)
+    assert np.isin(asked.numpy(), data).all()
+
+
+@given(seeds)
+@settings(max_examples=15)
+def test_a_draw_depends_on_the_seed_and_its_number_only(seed):
+    first, again = (some_questions(seed).draw(5, 32) for _ in range(2))
+    assert (first is None) == (again is None)
+    if first is not None and again is not None:
+        assert torch.equal(first.tokens.feature, again.tokens.feature)
+        assert torch.equal(first.counts, again.counts)
+
+
+@given(seeds, st.integers(1, 3000))
+@settings(max_examples=40)
+def test_what_is_validated_on_is_not_learnt_from(seed, rows):
+    rng = np.random.default_rng(seed)
+    cuts = np.unique(np.concatenate([[0, rows], rng.integers(0, rows, 4)]))
+    values = np.zeros((rows, 1))
+    series = SeriesSet(np.arange(rows, dtype=float), values, values == 0, cuts)
+    learn, hold = split(series, 0.1, rng)
+    used = np.zeros((2, rows), dtype=int)
+    for which, spans in enumerate((learn, hold)):
+        for begin, end in zip(spans.begin, spans.end, strict=True):
+            used[which, begin:end] += 1
+            owner = series.owner[begin:end]
+            assert owner[0] == owner[-1]
+    if np.array_equal(learn.begin, hold.begin):
+        assert learn.begin.size < 4
+    else:
+        assert (used.sum(axis=0) == 1).all()
+    drawn = learn.draw(20, rng)
+    assert ((drawn.end - drawn.begin) <= SEGMENT).all()
+
+
+def test_the_iteration_of_muon_makes_singular_values_near_one():
+    matrix = torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0))
+    for each in (matrix, matrix.mT):
+        values = torch.linalg.svdvals(orthogonal(each))
+        assert ((values > 0.5) & (values < 1.5)).all()
+
+
+def test_muon_goes_downhill():
+    weight = torch.nn.Parameter(torch.randn(8, 5, generator=torch.Generator().manual_seed(0)))
+    optimizer = Muon([weight], lr=0.01)
+    before = weight.square().sum().item()
+    for _ in range(50):
+        optimizer.zero_grad()
+        weight.square().sum().backward()
+        optimizer.step()
+    assert weight.square().sum().item() < 0.5 * before
+
+
+def test_the_same_seed_gives_the_same_bytes_and_leaves_the_global_state_alone(tmp_path):
+    data = waves()
+    state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    for name in ("a", "b"):
+        tiny().fit(data).save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    tiny(seed=4).fit(data).save(tmp_path / "c")
+    assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
+    assert torch.equal(state[0], torch.get_rng_state())
+    assert np.array_equal(state[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_training_beats_interpolation_on_what_it_can_learn():
+    truth = waves(40, missing=0.0, dims=1)
+    gappy = truth.copy()
+    hidden = np.random.default_rng(1).random(truth.shape) < 0.7
+    gappy[hidden] = np.nan
+    filled = tiny(steps=250).fit(gappy).impute(gappy)
+    untrained = tiny(steps=0).fit(gappy).impute(gappy)
+    error, linear = (np.mean((f - truth)[hidden] ** 2) for f in (filled, untrained))
+    assert error < 0.5 * linear
+
+
+@pytest.mark.parametrize("per_level", [False, True])
+def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bytes(tmp_path, per_level):
+    settings = {"model": {"per_level": per_level}, "steps": 60, "max_level": 2}
+    data = waves()
+    tiny(**settings).fit(data).save(tmp_path / "whole")
+    kept = tmp_path / "state"
+    for stop in (25, 48):
+
+        def stopping(event, stop=stop):
+            if event.step >= stop:
+                raise _Killed
+
+        with pytest.raises(_Killed):
+            tiny(**settings).fit(data, checkpoint=kept, resume=True, listener=stopping)
+        assert kept.exists()
+    tiny(**settings).fit(data, checkpoint=kept, resume=True).save(tmp_path / "parts")
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+
+
+class _Killed(Exception):  # noqa: N818
+    pass
+
+
+@pytest.mark.slow
+def test_a_run_killed_by_the_system_and_resumed_ends_with_the_same_bytes(tmp_path):
+    rows = waves(1, 400, 1)[0, :, 0]
+    table = tmp_path / "data.csv"
+    table.write_text(
+        "t,x\n" + "".join(f"{t},{'' if np.isnan(x) else x}\n" for t, x in enumerate(rows))
+    )
+    command = [sys.executable, "-m", "nrtsi", "fit", str(table), "--steps", "120"]
+    command += ["--preset", "tiny", "--quiet"]
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True)
+    out = tmp_path / "parts"
+    for _ in range(3):
+        run = subprocess.Popen([*command, "--out", str(out), "--resume"])
+        state = out.with_name(out.name + ".checkpoint")
+        limit = time.monotonic() + 60
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        while run.poll() is None and time.monotonic() < limit:
+            if state.exists() and state.stat().st_mtime_ns != before:
+                break
+            time.sleep(0.01)
+        if run.poll() is None:
+            os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+    if not out.exists():
+        subprocess.run([*command, "--out", str(out), "--resume"], check=True)
+    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not state.exists()
+
+
+def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
+    kept = tmp_path / "state"
+    tiny().fit(waves(), checkpoint=kept)
+    with pytest.raises(InputError, match="belongs to a run with other data or settings"):
+        tiny(seed=9).fit(waves(), checkpoint=kept, resume=True)
+    with pytest.raises(InputError, match="belongs to a run with other data or settings"):
+        tiny().fit(waves(seed=1), checkpoint=kept, resume=True)
+
+
+def test_a_loss_that_is_not_finite_stops_and_the_best_weights_are_kept():
+    model = tiny(steps=200, train={"learning_rate": 1e30, "validate_every": 1})
+    with pytest.raises(TrainingError, match=r"the loss is not finite at step \d+.*learning_rate"):
+        model.fit(waves())
+    assert np.isfinite(model.impute(waves())).all()
+
+
+def test_ctrl_c_ends_training_early_and_keeps_what_was_learnt(caplog):
+    def press(event):
+        if event.step == 12:
+            raise KeyboardInterrupt
+
+    model = tiny(steps=1000).fit(waves(), listener=press)
+    assert model.steps_ == 12
+    assert "interrupted" in caplog.text
+    assert np.isfinite(model.impute(waves())).all()
+
+
+def test_ctrl_c_before_the_first_step_is_ctrl_c(monkeypatch):
+    def press(self, fraction):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nrtsi.training.level.Trainer.advance", press)
+    with pytest.raises(KeyboardInterrupt):
+        tiny().fit(waves())
+
+
+def test_steps_count_over_all_levels():
+    model = tiny(steps=33, model={"per_level": True}, max_level=2).fit(waves())
+    assert model.steps_ == 33
+    assert {record["level"] for record in model.history_} == {0, 1, 2}
+
+
+def test_a_wall_clock_budget_is_kept():
+    begun = time.monotonic()
+    model = tiny(steps=None, budget="2s").fit(waves())
+    assert 1.5 < time.monotonic() - begun < 6
+    assert model.steps_ > 0
+
+
+def test_a_validation_loss_that_stands_still_lowers_the_rate_and_then_stops():
+    train = {"patience": 1, "plateaus": 2, "validate_every": 1, "learning_rate": 1e-12}
+    model = tiny(steps=5000, train=train).fit(waves())
+    assert model.steps_ < 1000
+
+
+def test_coarser_levels_start_from_finer_ones():
+    model = tiny(steps=0, model={"per_level": True}, max_level=2).fit(waves())
+    first, *others = (n.state_dict() for n in model.engine_.networks)
+    for other in others:
+        assert all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_events_tell_level_loss_and_how_much_of_the_budget_is_used():
+    events = []
+    tiny(steps=20).fit(waves(), listener=events.append)
+    assert all(isinstance(event, TrainStep) for event in events)
+    assert [event.step for event in events] == list(range(1, 21))
+    assert math.isclose(events[-1].fraction, 1.0)
+    assert events[-1].valid_loss is not None
+
+
+def test_too_little_data_to_hide_any_is_refused():
+    data = np.full((1, 3, 1), np.nan)
+    data[0, :2] = 1.0
+    with pytest.raises(InputError, match="too little data|at least"):
+        tiny().fit(data[:, :1])
+
+
+def test_a_budget_of_nothing_is_used_up():
+    assert Budget(seconds=0.0).fraction(0, 0.0) == 1.0
+    assert Budget(steps=0).fraction(0, 0.0) == 1.0

@@ -2,9 +2,9 @@
 
 import numpy as np
 from hypothesis import given
-from tests.strategies import seeds, some_series
 
 from nrtsi.interpolation import interpolate, neighbours
+from tests.strategies import seeds, some_series
 
 
 @given(seeds)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies import seeds, some_series
 
 from nrtsi.config import ScheduleConfig, schedule_for
 from nrtsi.errors import InputError
 from nrtsi.schedule.gaps import gaps, level_of
 from nrtsi.schedule.plan import plan
 from nrtsi.series import SeriesSet
+from tests.strategies import seeds, some_series
 
 configs = st.builds(
     ScheduleConfig,

@@ -241,7 +241,7 @@ def test_a_validation_loss_that_stands_still_lowers_the_rate_and_then_stops():
 
 def test_coarser_levels_start_from_finer_ones():
     model = tiny(steps=0, model={"per_level": True}, max_level=2).fit(waves())
-    first, *others = (n.state_dict() for n in model.engine_.networks)
+    first, *others = (n.state_dict() for n in model.fitted_.engine.networks)
     for other in others:
         assert all(torch.equal(first[name], other[name]) for name in first)
 
@@ -258,7 +258,7 @@ def test_events_tell_level_loss_and_how_much_of_the_budget_is_used():
 def test_too_little_data_to_hide_any_is_refused():
     data = np.full((1, 3, 1), np.nan)
     data[0, :2] = 1.0
-    with pytest.raises(InputError, match="too little data|at least"):
+    with pytest.raises(InputError, match=r"too little data|at least"):
         tiny().fit(data[:, :1])
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import seeds
 
 from nrtsi.windows import windows
+from tests.strategies import seeds
 
 
 def some_rows(seed):

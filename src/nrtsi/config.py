@@ -75,7 +75,7 @@ class ModelConfig(_Config):
     """Attention also reads differences of time, in units of the gap (rotary)."""
 
     normalise: bool = True
-    """RMS norm before every layer."""
+    """Layer norm before every layer."""
 
     neighbours: bool = True
     """Every token also carries the step to the nearest known values before and after it."""

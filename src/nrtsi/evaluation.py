@@ -167,7 +167,7 @@ def evaluate(
         hidden=int(hidden.sum()),
         cells=int(truth.observed.sum()),
         hide="+".join(hiding.kinds),
-        seen=None if model is None else model.has_seen(truth),
+        seen=None if model is None else model.fitted_.has_seen(truth),
         guesses=panel.guesses,
     )
 
@@ -190,7 +190,9 @@ def _open(
 
 def _whole_rows(model: NRTSI | None, truth: SeriesSet) -> bool:
     """Whether rows are to be hidden whole: they are lost so, or the model knows only such rows."""
-    return rows_fail_together(truth) or (model is not None and not model.engine_.layout.partial)
+    return rows_fail_together(truth) or (
+        model is not None and not model.fitted_.engine.layout.partial
+    )
 
 
 def _fill(

@@ -8,31 +8,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 
-from nrtsi import __version__
-from nrtsi.config import (
-    PRESETS,
-    ModelConfig,
-    ScheduleConfig,
-    TrainConfig,
-    preset_for,
-    schedule_for,
-    validated,
-)
+from nrtsi.choices import course_of, device_of
 from nrtsi.errors import InputError
 from nrtsi.estimator import Fill, Imputer
 from nrtsi.events import Listener
-from nrtsi.fingerprint import fingerprint, overlap
-from nrtsi.frames import Clock, Columns, Panel, duration
-from nrtsi.inference import Engine, noise, part_of
-from nrtsi.missing import Hiding, rows_fail_together
-from nrtsi.model.rows import RowNetwork
-from nrtsi.model.tokens import Layout
+from nrtsi.fingerprint import fingerprint
+from nrtsi.fitted import Fitted
+from nrtsi.frames import Clock, Columns, Panel
+from nrtsi.inference import Engine, part_of
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
-from nrtsi.training import checkpoint
-from nrtsi.training.curriculum import Budget, Course, train
+from nrtsi.training import checkpoint as files
+from nrtsi.training.curriculum import Course, train
 
 __all__ = ["NRTSI", "impute", "load"]
 
@@ -169,39 +157,35 @@ class NRTSI(Imputer):
         resume: bool = False,
     ) -> None:
         """Trains on the observed cells of `series`."""
-        budget = self._budget()
-        self.setting_ = self._choose_setting(series)
-        self.preset_ = preset_for(self.preset, budget.seconds)
-        self.scaler_ = Scaler.fit(series)
-        scaled = self.scaler_.scale(series)
-        course = self._course(scaled, budget)
-        self.fingerprint_ = fingerprint(series)
+        scaler = Scaler.fit(series)
+        scaled = scaler.scale(series)
+        words = self.get_params(deep=False)
+        course, self.setting_, self.preset_ = course_of(words, scaled, self.clock_)
+        log.info("setting %s, preset %s", self.setting_, self.preset_)
         identity = _identity(course, series)
         trained = train(
             course, scaled, path=path, identity=identity, resume=resume, listener=listener
         )
-        self.engine_ = Engine(trained.networks, course.model, course.layout, course.schedule)
-        self.history_, self.steps_ = trained.history, trained.steps
+        self.steps_, self.history_ = trained.steps, trained.history
+        self.interrupted_ = trained.interrupted
+        self.fitted_ = Fitted(
+            engine=Engine(trained.networks, course.model, course.layout, course.schedule),
+            scaler=scaler,
+            fingerprint=fingerprint(series),
+            setting=self.setting_,
+            preset=self.preset_,
+            steps=trained.steps,
+            history=trained.history,
+        )
         if trained.failure is not None:
             raise trained.failure
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""
-        return self._fill(series, self.engine_, None, listener)
-
-    def _fill(
-        self,
-        series: SeriesSet,
-        engine: Engine,
-        draw: np.ndarray | None,
-        listener: Listener | None,
-    ) -> np.ndarray:
-        self._refuse_partial(series)
-        scaled = self.scaler_.scale(series)
-        return self.scaler_.unscale(engine.fill(scaled, draw=draw, listener=listener))
+        return self.fitted_.fill(series, listener)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "engine_")
+        return hasattr(self, "fitted_")
 
     def impute(
         self,
@@ -288,136 +272,33 @@ class NRTSI(Imputer):
             InputError: The file cannot be written.
         """
         self.must_be_fitted()
-        unique = list(dict.fromkeys(self.engine_.networks))
-        tensors = {
-            f"network.{index}.{name}": tensor
-            for index, network in enumerate(unique)
-            for name, tensor in network.state_dict().items()
-        }
-        tensors["fingerprint"] = torch.from_numpy(self.fingerprint_)
-        settings = self.info() | {
-            "networks": [unique.index(network) for network in self.engine_.networks],
-            "history": self.history_,
-        }
-        checkpoint.save(Path(path), "model", tensors, settings)
+        tensors, record = self.fitted_.pack()
+        files.save(Path(path), "model", tensors, record | self._about())
 
     def info(self) -> dict[str, Any]:
         """What the model is, as plain JSON: settings, columns, clock, sizes, training."""
         self.must_be_fitted()
-        engine = self.engine_
-        return {
-            "version": __version__,
-            "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
-            "levels": engine.schedule.max_level + 1,
-            "preset": self.preset_,
-            "setting": self.setting_,
-            "steps": self.steps_,
-            "params": _plain(self.get_params(deep=False)),
-            "model": engine.model.model_dump(),
-            "schedule": engine.schedule.model_dump(),
-            "layout": {
-                "dims": engine.layout.dims,
-                "partial": engine.layout.partial,
-                "periods": list(engine.layout.periods),
-            },
-            "scaler": self.scaler_.to_dict(),
-            "clock": self.clock_.to_json(),
-            "columns": {
-                "time": self.columns_.time,
-                "id": self.columns_.id,
-                "values": None if self.columns_.values is None else list(self.columns_.values),
-            },
-        }
+        return self.fitted_.info() | self._about()
 
-    def has_seen(self, series: SeriesSet) -> bool:
-        """True where the model was fitted on rows of `series` (time in units of its clock)."""
-        return overlap(self.fingerprint_, series) > 0.01
+    def _about(self) -> dict[str, Any]:
+        columns = self.columns_
+        return {
+            "columns": {"time": columns.time, "id": columns.id, "values": columns.values},
+            "clock": self.clock_.to_json(),
+            "params": _plain(self.get_params(deep=False)),
+        }
 
     def _draws(
         self, panel: Panel, asked: Panel, draws: int, listener: Listener | None
     ) -> list[np.ndarray]:
         if draws < 1:
             raise InputError(f"draws must be at least 1, got {draws}")
-        if self.engine_.model.head == "point":
-            raise InputError(
-                "this model has a point head and knows no uncertainty; "
-                "fit one with model={'head': 'gaussian'} to draw"
-            )
-        engine = self._drawing_engine()
 
         def drawn(draw: int) -> Fill:
             told = part_of(listener, draw / draws, 1 / draws)
-            return lambda series: self._fill(series, engine, noise(series, self.seed, draw), told)
+            return lambda series: self.fitted_.draw(series, self.seed, draw, told)
 
         return [self.values(panel, asked, drawn(draw)) for draw in range(draws)]
-
-    def _drawing_engine(self) -> Engine:
-        """The engine; where the user chose no setting, wide gaps are drawn one by one.
-
-        Points of one hole that are drawn together would not fit each other.
-        """
-        engine = self.engine_
-        if self.setting != "auto":
-            return engine
-        alone = {"one_by_one_above": min(4.0, 2.0**engine.schedule.max_level)}
-        schedule = engine.schedule.model_copy(update=alone | {"one_by_one_in": "hole"})
-        return Engine(engine.networks, engine.model, engine.layout, schedule)
-
-    def _budget(self) -> Budget:
-        if self.steps is None:
-            return Budget(seconds=duration(self.budget))
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 0:
-            raise InputError(f"steps must be a whole number, 0 or more, got {self.steps!r}")
-        return Budget(steps=self.steps)
-
-    def _choose_setting(self, series: SeriesSet) -> str:
-        if self.setting != "auto":
-            return self.setting
-        partly = not series.observed.all() and not rows_fail_together(series)
-        if partly or (series.dims > 1 and series.observed.all()):
-            return "partial"
-        return "regular" if _on_grid(series) else "irregular"
-
-    def _course(self, scaled: SeriesSet, budget: Budget) -> Course:
-        """All settings of a training run, checked."""
-        partial = self.setting_ == "partial" or (
-            not scaled.observed.all() and not rows_fail_together(scaled)
-        )
-        preset = PRESETS[self.preset_]
-        # The paper: one network is enough where rows are partly observed.
-        per_level = {"per_level": preset.model.per_level and not partial}
-        fields = preset.model.model_dump() | per_level | dict(self.model or {})
-        schedule = schedule_for(
-            self.setting_, regular=_on_grid(scaled), max_level=self.max_level
-        ).model_dump()
-        return Course(
-            model=validated(ModelConfig, fields),
-            layout=Layout(scaled.dims, partial, self._periods(scaled)),
-            schedule=validated(ScheduleConfig, schedule | dict(self.schedule or {})),
-            train=validated(TrainConfig, preset.train.model_dump() | dict(self.train or {})),
-            hiding=Hiding.choose(self.hide, scaled, whole_rows=not partial),
-            budget=budget,
-            seed=_checked_seed(self.seed),
-            device=_device(self.device),
-        )
-
-    def _periods(self, series: SeriesSet) -> tuple[float, ...]:
-        """Cycles of the calendar that the data goes through at least twice."""
-        if self.preset_ == "paper" or not hasattr(self, "clock_"):
-            return ()
-        span = float(np.ptp(series.time)) if series.rows else 0.0
-        return tuple(period for period in self.clock_.periods() if 2 * period <= span)
-
-    def _refuse_partial(self, series: SeriesSet) -> None:
-        some, every = series.observed.any(axis=1), series.observed.all(axis=1)
-        if not self.engine_.layout.partial and (some != every).any():
-            partly = np.flatnonzero(some != every)
-            key = series.keys[int(series.owner[partly[0]])]
-            raise InputError(
-                f"rows must be observed in all columns or in none, as in the data this model was "
-                f"fitted on, got {partly.size} partly observed rows, the first in series {key!r}; "
-                f"fit with setting='partial'"
-            )
 
 
 def load(path: str | Path, *, device: str = "auto") -> NRTSI:
@@ -426,31 +307,14 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     Raises:
         CheckpointError: The file is absent, damaged, or not a model of this library.
     """
-    tensors, settings = checkpoint.load(Path(path), "model")
-    model = NRTSI(**settings["params"] | {"device": device})
-    model.clock_ = Clock.from_json(settings["clock"])
-    model.columns_ = Columns(**settings["columns"])
+    tensors, record = files.load(Path(path), "model")
+    model = NRTSI(**record["params"] | {"device": device})
+    model.clock_ = Clock.from_json(record["clock"])
+    model.columns_ = Columns(**record["columns"])
     model.guesses_ = ()
-    model.scaler_ = Scaler.from_dict(settings["scaler"])
-    model.fingerprint_ = tensors["fingerprint"].numpy()
+    model.fitted_ = Fitted.unpack(tensors, record, device_of(device))
     for name in ("setting", "preset", "steps", "history"):
-        setattr(model, f"{name}_", settings[name])
-    config, schedule = (
-        ModelConfig(**settings["model"]),
-        ScheduleConfig(**settings["schedule"]),
-    )
-    shape = settings["layout"]
-    layout = Layout(shape["dims"], shape["partial"], tuple(shape["periods"]))
-    unique = []
-    for index in range(max(settings["networks"]) + 1):
-        network = RowNetwork(config, layout, schedule.max_level + 1)
-        prefix = f"network.{index}."
-        network.load_state_dict(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
-        unique.append(network.to(_device(device)).eval())
-    networks = [unique[index] for index in settings["networks"]]
-    model.engine_ = Engine(networks, config, layout, schedule)
+        setattr(model, f"{name}_", record[name])
     return model
 
 
@@ -493,29 +357,6 @@ def impute(
         return frame  # nothing is missing, so there is nothing to learn for
     model.fit(frame, times=times, listener=listener)
     return model.impute(frame, times=times, listener=listener, **asked)
-
-
-def _on_grid(series: SeriesSet) -> bool:
-    """True where all spacings are whole numbers of units."""
-    spacing = np.diff(series.time)[np.diff(series.owner) == 0]
-    return bool((np.abs(spacing - np.rint(spacing)) <= 1e-3).all())
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} cannot be used here; use 'auto' or 'cpu'") from error
-    return device
-
-
-def _checked_seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be a whole number, 0 or more, got {seed!r}")
-    return int(seed)
 
 
 def _identity(course: Course, series: SeriesSet) -> str:

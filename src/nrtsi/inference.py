@@ -33,6 +33,12 @@ class Engine:
     layout: Layout
     schedule: ScheduleConfig
 
+    def one_by_one(self, above: float) -> "Engine":
+        """The same, with gaps wider than `above` taken one point of each hole at a time."""
+        above = min(above, 2.0**self.schedule.max_level)
+        change = {"one_by_one_above": above, "one_by_one_in": "hole"}
+        return replace(self, schedule=self.schedule.model_copy(update=change))
+
     def fill(
         self,
         series: SeriesSet,

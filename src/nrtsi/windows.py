@@ -71,8 +71,8 @@ def windows(
     """Divides `targets` among windows of `size` known rows that overlap by half.
 
     A target belongs to the window in whose central half it lies, so that it has known rows on both
-    sides wherever the series has them. No window owns more than `size` targets: a crowd is
-    divided, neighbours in time together. With `size=None` a series is one window.
+    sides wherever the series has them. No window owns more targets than half of `size`: a crowd
+    is divided, neighbours in time together. With `size=None` a series is one window.
     """
     series = np.searchsorted(start, targets, side="right") - 1
     bound = np.searchsorted(sources, start)
@@ -85,7 +85,7 @@ def windows(
         half = max(1, size // 2)
         index = np.minimum((place - size // 4).clip(min=0) // half, _last(count, size, half))
         begin = np.minimum(index * half, (count - size).clip(min=0))
-        length, crowd = np.minimum(count, size), size
+        length, crowd = np.minimum(count, size), half
     new = np.concatenate([[True], (np.diff(series) > 0) | (np.diff(index) > 0)])
     rank = _rank(new)
     new |= rank % crowd == 0

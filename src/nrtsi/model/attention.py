@@ -1,7 +1,7 @@
 """Attention over the union of a known set and a target set."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -24,24 +24,23 @@ def may_attend(valid: Bool[Tensor, "window set"], obs: int) -> Bool[Tensor, "win
     return attend | torch.eye(size, dtype=torch.bool, device=valid.device)
 
 
-def turns(time: Float[Tensor, "window set"], pairs: int) -> Float[Tensor, "window 1 set pairs 2"]:
-    """Cosine and sine of the angles by which `rotate` turns pairs of channels at each time."""
+def turns(time: Float[Tensor, "window set"], pairs: int) -> Complex[Tensor, "window 1 set pairs"]:
+    """The turns that `rotate` gives pairs of channels at each time, as complex numbers."""
     step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
     period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
     angle = 2 * torch.pi * time[:, None, :, None] / period
-    return torch.stack([angle.cos(), angle.sin()], dim=-1)
+    return torch.polar(torch.ones_like(angle), angle)
 
 
 def rotate(
-    channels: Float[Tensor, "window head set size"], turn: Float[Tensor, "window 1 set pairs 2"]
+    channels: Float[Tensor, "window head set size"], turn: Complex[Tensor, "window 1 set pairs"]
 ) -> Float[Tensor, "window head set size"]:
     """Turns pairs of channels by angles proportional to time.
 
     The product of a query and a key turned so depends on the difference of their times only.
     """
-    cos, sin = turn.unbind(dim=-1)
-    first, second = channels.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    paired = torch.view_as_complex(channels.reshape(*channels.shape[:-1], -1, 2))
+    return torch.view_as_real(paired * turn).flatten(-2)
 
 
 class SetAttention(nn.Module):
@@ -66,8 +65,8 @@ class SetAttention(nn.Module):
         asking: Float[Tensor, "window asking width"],
         asked: Float[Tensor, "window asked width"],
         attend: Bool[Tensor, "window asking asked"],
-        turn: Float[Tensor, "window 1 asking pairs 2"] | None,
-        asked_turn: Float[Tensor, "window 1 asked pairs 2"] | None,
+        turn: Complex[Tensor, "window 1 asking pairs"] | None,
+        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
     ) -> Float[Tensor, "window asking width"]:
         """Mixes each asking token with the asked ones that `attend` lets it read.
 

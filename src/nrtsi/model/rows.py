@@ -3,7 +3,7 @@
 from typing import Protocol
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
@@ -102,8 +102,8 @@ class Block(nn.Module):
         asking: Float[Tensor, "window asking width"],
         asked: Float[Tensor, "window asked width"],
         attend: Bool[Tensor, "window asking asked"],
-        turn: Float[Tensor, "window 1 asking pairs 2"] | None,
-        asked_turn: Float[Tensor, "window 1 asked pairs 2"] | None,
+        turn: Complex[Tensor, "window 1 asking pairs"] | None,
+        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
     ) -> Float[Tensor, "window asking width"]:
         """Lets each asking token read the asked ones."""
         norm = self.before_attention
@@ -112,4 +112,5 @@ class Block(nn.Module):
 
 
 def _norm(config: ModelConfig) -> nn.Module:
-    return nn.RMSNorm(config.width) if config.normalise else nn.Identity()
+    # Layer norm and not RMS norm: as good, and a CPU has it as one fused operation.
+    return nn.LayerNorm(config.width, bias=False) if config.normalise else nn.Identity()

@@ -1,7 +1,8 @@
 """What a network reads: known rows and targets of many windows as tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,15 @@ class Layout:
 
     periods: tuple[float, ...] = ()
     """Cycles of the calendar, in units."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"dims": self.dims, "partial": self.partial, "periods": list(self.periods)}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "Layout":
+        """The layout that `to_dict` described."""
+        return cls(record["dims"], record["partial"], tuple(record["periods"]))
 
     def channels(self, config: ModelConfig) -> int:
         """Channels of a token before the first layer."""

@@ -36,9 +36,29 @@ class Batch:
         return self.truth.shape[0]
 
     def pick(self, index: Int[np.ndarray, " picked"]) -> "Batch":
-        """Some of the windows."""
+        """Some of the windows, as wide as the widest of them."""
         at = torch.from_numpy(index)
-        return Batch(self.tokens.each(lambda t: t[at]), self.truth[at], self.counts[at])
+        picked = Batch(self.tokens.each(lambda t: t[at]), self.truth[at], self.counts[at])
+        return picked._trim()
+
+    def _trim(self) -> "Batch":
+        t = self.tokens
+        valid = t.valid.any(dim=0)
+        # Padding stands behind the known rows and behind the targets.
+        obs, targets = int(valid[: t.obs].sum()), int(valid[t.obs :].sum())
+        kept = torch.cat([torch.arange(obs), t.obs + torch.arange(targets)])
+        return Batch(
+            Tokens(
+                feature=t.feature[:, kept],
+                time=t.time[:, kept],
+                valid=t.valid[:, kept],
+                base=t.base[:, :targets],
+                level=t.level,
+                obs=obs,
+            ),
+            self.truth[:, :targets],
+            self.counts[:, :targets],
+        )
 
     def to(self, device: torch.device) -> "Batch":
         """The same on `device`."""

@@ -71,6 +71,7 @@ class Trained:
 
     history: list[Record]
     steps: int
+    interrupted: bool = False
 
     failure: TrainingError | None = None
     """Why training could not go on; the networks are as good as they had been until then."""
@@ -119,7 +120,7 @@ def train(
     run = _Run(course, series, path, identity, listener)
     stages = _stages(run)
     first, saved = _resume(run, stages) if resume else (0, None)
-    failure = None
+    interrupted, failure = False, None
     try:
         for index in range(first, len(stages)):
             trainer = _trainer(run, stages[index])
@@ -130,11 +131,12 @@ def train(
     except KeyboardInterrupt:
         if not run.steps_before:
             raise  # nothing was learnt that could be kept
+        interrupted = True
         log.warning("training was interrupted; the best weights so far are kept")
     except TrainingError as error:
         failure = error
     networks = _complete(run, [level for level, _ in stages])
-    return Trained(networks, run.history, run.steps_before, failure)
+    return Trained(networks, run.history, run.steps_before, interrupted, failure)
 
 
 Stage = tuple[int | None, Batch]

@@ -1,0 +1,119 @@
+"""From the caller's words and the data at hand to the settings of a training run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from nrtsi.config import (
+    PRESETS,
+    SETTINGS,
+    ModelConfig,
+    ScheduleConfig,
+    TrainConfig,
+    preset_for,
+    schedule_for,
+    validated,
+)
+from nrtsi.errors import InputError
+from nrtsi.frames import Clock, duration
+from nrtsi.missing import Hiding, rows_fail_together
+from nrtsi.model.tokens import Layout
+from nrtsi.series import SeriesSet
+from nrtsi.training.curriculum import Budget, Course
+
+__all__ = ["budget_of", "choose_setting", "course_of", "device_of"]
+
+
+def budget_of(budget: str | float, steps: int | None) -> Budget:
+    """How long to train: so many steps where they are given, else a time."""
+    if steps is None:
+        return Budget(seconds=duration(budget))
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
+        raise InputError(f"steps must be a whole number, 0 or more, got {steps!r}")
+    return Budget(steps=int(steps))
+
+
+def choose_setting(setting: str, series: SeriesSet) -> str:
+    """The setting, or where it is "auto" the one that fits the data.
+
+    Data with nothing missing do not say what will be missing: with several channels, anything may.
+    """
+    if setting not in SETTINGS:
+        raise InputError(f"setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
+    if setting != "auto":
+        return setting
+    if series.dims > 1 and not rows_fail_together(series):
+        return "partial"
+    return "regular" if _on_grid(series) else "irregular"
+
+
+def course_of(
+    words: Mapping[str, Any], series: SeriesSet, clock: Clock
+) -> tuple[Course, str, str]:
+    """The course of training, the setting and the preset that `words` mean for scaled `series`.
+
+    `words` are the arguments of `NRTSI`.
+
+    Raises:
+        InputError: A word is unknown or out of range; the message names it.
+    """
+    budget = budget_of(words["budget"], words["steps"])
+    setting = choose_setting(words["setting"], series)
+    name = preset_for(words["preset"], budget.seconds)
+    preset = PRESETS[name]
+    partial = setting == "partial" or (series.dims > 1 and _some_rows_are_partial(series))
+    # The paper: one network is enough where rows are partly observed.
+    levels = {"per_level": preset.model.per_level and not partial}
+    schedule = schedule_for(setting, regular=_on_grid(series), max_level=words["max_level"])
+    periods = () if name == "paper" else _cycles(clock, series)
+    course = Course(
+        model=_changed(ModelConfig, preset.model.model_dump() | levels, words["model"]),
+        layout=Layout(series.dims, partial, periods),
+        schedule=_changed(ScheduleConfig, schedule.model_dump(), words["schedule"]),
+        train=_changed(TrainConfig, preset.train.model_dump(), words["train"]),
+        hiding=Hiding.choose(words["hide"], series, whole_rows=not partial),
+        budget=budget,
+        seed=_seed(words["seed"]),
+        device=device_of(words["device"]),
+    )
+    return course, setting, name
+
+
+def device_of(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} cannot be used here; use 'auto' or 'cpu'") from error
+    return device
+
+
+def _changed(kind: type[Any], fields: dict[str, Any], changes: Mapping[str, Any] | None) -> Any:
+    return validated(kind, fields | dict(changes or {}))
+
+
+def _seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be a whole number, 0 or more, got {seed!r}")
+    return int(seed)
+
+
+def _on_grid(series: SeriesSet) -> bool:
+    """True where all spacings are whole numbers of units."""
+    spacing = np.diff(series.time)[np.diff(series.owner) == 0]
+    return bool((np.abs(spacing - np.rint(spacing)) <= 1e-3).all())
+
+
+def _some_rows_are_partial(series: SeriesSet) -> bool:
+    return bool((series.observed.any(axis=1) != series.observed.all(axis=1)).any())
+
+
+def _cycles(clock: Clock, series: SeriesSet) -> tuple[float, ...]:
+    """Periods of the calendar that the data go through at least twice."""
+    span = float(np.ptp(series.time)) if series.rows else 0.0
+    return tuple(period for period in clock.periods() if 2 * period <= span)

@@ -1,0 +1,142 @@
+"""`Fitted`: what fitting leaves behind; it fills and draws, and goes into a file and out again."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nrtsi import __version__
+from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.errors import InputError
+from nrtsi.events import Listener
+from nrtsi.fingerprint import overlap
+from nrtsi.inference import Engine, noise
+from nrtsi.model.rows import RowNetwork
+from nrtsi.model.tokens import Layout
+from nrtsi.scaling import Scaler
+from nrtsi.series import SeriesSet
+
+__all__ = ["Fitted"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Trained networks with all that is needed to use them on data in the caller's units."""
+
+    engine: Engine
+    scaler: Scaler
+
+    fingerprint: Int[np.ndarray, " kept"]
+    """Of the data it was fitted on."""
+
+    setting: str
+    preset: str
+    steps: int
+    history: list[dict[str, Any]]
+
+    def fill(
+        self, series: SeriesSet, listener: Listener | None = None
+    ) -> Float[np.ndarray, "row dim"]:
+        """The mean of every cell."""
+        return self._fill(series, self.engine, None, listener)
+
+    def draw(
+        self, series: SeriesSet, seed: int, draw: int, listener: Listener | None = None
+    ) -> Float[np.ndarray, "row dim"]:
+        """One draw of all cells.
+
+        Points of one hole that are drawn together would not fit each other, so wide gaps are
+        drawn one point of each hole at a time, unless the setting says otherwise.
+
+        Raises:
+            InputError: The model has a point head.
+        """
+        engine = self.engine
+        if engine.model.head == "point":
+            raise InputError(
+                "this model has a point head and knows no uncertainty; "
+                "fit one with model={'head': 'gaussian'} to draw"
+            )
+        if self.setting in ("regular", "irregular", "partial"):
+            engine = engine.one_by_one(above=4.0)
+        return self._fill(series, engine, noise(series, seed, draw), listener)
+
+    def has_seen(self, series: SeriesSet) -> bool:
+        """True where it was fitted on rows of `series`."""
+        return overlap(self.fingerprint, series) > 0.01
+
+    def info(self) -> dict[str, Any]:
+        """What it is, as plain JSON."""
+        engine = self.engine
+        return {
+            "version": __version__,
+            "preset": self.preset,
+            "setting": self.setting,
+            "steps": self.steps,
+            "levels": engine.schedule.max_level + 1,
+            "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
+            "model": engine.model.model_dump(),
+            "schedule": engine.schedule.model_dump(),
+            "layout": engine.layout.to_dict(),
+            "scaler": self.scaler.to_dict(),
+        }
+
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain JSON that `unpack` makes the same of."""
+        # Levels that share a network share its place in the file.
+        unique = list(dict.fromkeys(self.engine.networks))
+        tensors = {
+            f"network.{index}.{name}": tensor
+            for index, network in enumerate(unique)
+            for name, tensor in network.state_dict().items()
+        }
+        tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
+        places = [unique.index(network) for network in self.engine.networks]
+        return tensors, self.info() | {"networks": places, "history": self.history}
+
+    @classmethod
+    def unpack(
+        cls, tensors: dict[str, Tensor], record: dict[str, Any], device: torch.device
+    ) -> "Fitted":
+        """What `pack` took apart, on `device`."""
+        model, schedule = ModelConfig(**record["model"]), ScheduleConfig(**record["schedule"])
+        layout = Layout.from_dict(record["layout"])
+        unique = []
+        for index in range(max(record["networks"]) + 1):
+            network = RowNetwork(model, layout, schedule.max_level + 1)
+            prefix = f"network.{index}."
+            own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            network.load_state_dict(own)
+            unique.append(network.to(device).eval())
+        networks = [unique[index] for index in record["networks"]]
+        return cls(
+            engine=Engine(networks, model, layout, schedule),
+            scaler=Scaler.from_dict(record["scaler"]),
+            fingerprint=tensors["fingerprint"].numpy(),
+            **{name: record[name] for name in ("setting", "preset", "steps", "history")},
+        )
+
+    def _fill(
+        self,
+        series: SeriesSet,
+        engine: Engine,
+        draw: Float[np.ndarray, "row dim"] | None,
+        listener: Listener | None,
+    ) -> Float[np.ndarray, "row dim"]:
+        self._refuse_partial(series)
+        scaled = self.scaler.scale(series)
+        return self.scaler.unscale(engine.fill(scaled, draw=draw, listener=listener))
+
+    def _refuse_partial(self, series: SeriesSet) -> None:
+        some, every = series.observed.any(axis=1), series.observed.all(axis=1)
+        if not self.engine.layout.partial and (some != every).any():
+            partly = np.flatnonzero(some != every)
+            key = series.keys[int(series.owner[partly[0]])]
+            raise InputError(
+                f"rows must be observed in all columns or in none, as in the data this model was "
+                f"fitted on, got {partly.size} partly observed rows, the first in series {key!r}; "
+                f"fit with setting='partial'"
+            )

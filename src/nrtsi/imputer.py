@@ -355,7 +355,7 @@ def impute(
     panel = model.read(frame, times=times)
     if panel.series.observed.all() and not any(value is not None for value in asked.values()):
         return frame  # nothing is missing, so there is nothing to learn for
-    model.fit(frame, times=times, listener=listener)
+    model.fit_panel(panel, listener=listener)
     return model.impute(frame, times=times, listener=listener, **asked)
 
 

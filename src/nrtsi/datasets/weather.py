@@ -11,7 +11,7 @@ CHANNELS = ("temperature", "humidity", "pressure")
 DECIMALS = (1, 0, 1)
 """Digits the logger keeps of each channel."""
 
-START = np.datetime64("2024-03-01T00:00:00", "s")
+START = np.datetime64("2024-03-01T00:00:00", "ms")
 
 DAY = 24
 """Hours; the station reports once an hour."""

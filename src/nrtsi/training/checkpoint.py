@@ -35,14 +35,16 @@ def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
         CheckpointError: `path` is absent, damaged, foreign, or of another kind or format.
     """
     if not path.is_file():
-        raise CheckpointError(f"there is no file {path}; `nrtsi fit` writes one")
+        found = "is a folder, not a file" if path.is_dir() else "does not exist"
+        raise CheckpointError(f"{path} {found}; give the path of what `nrtsi fit` wrote")
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"{path} is not a readable nrtsi {kind} file ({error}); fit the model again"
+            f"{path} is not a readable nrtsi {kind} file ({error}); give the path of what "
+            f"`nrtsi fit` wrote, or fit again"
         ) from error
     if "nrtsi" not in header:
         raise CheckpointError(f"{path} is a safetensors file, but not one that nrtsi wrote")

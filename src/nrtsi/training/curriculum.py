@@ -117,6 +117,8 @@ def train(
     Raises:
         InputError: There is too little data to hide any of it, or the checkpoint is another run's.
     """
+    if path is not None and not resume:
+        path.unlink(missing_ok=True)  # a later --resume must not take up an older run
     run = _Run(course, series, path, identity, listener)
     stages = _stages(run)
     first, saved = _resume(run, stages) if resume else (0, None)

@@ -1,0 +1,37 @@
+# `make demo` and `make test` are all the set-up there is: each makes what it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Threads that spin while they wait for each other make a busy machine many times slower.
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: demo test test-slow check format clean
+
+demo: $(VENV)/.plot
+	$(BIN)/nrtsi demo --overwrite
+
+test: $(VENV)/.dev check
+	$(BIN)/python -m pytest -m "not slow" -n 2 -q
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow -q
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) demo
+
+# constraints.txt pins torch, so that a machine without a GPU gets the small CPU build.
+$(VENV)/.%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$*]"
+	touch $@

@@ -3,8 +3,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Threads that spin while they wait for each other make a busy machine many times slower.
-export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: demo test test-slow check format clean
 

@@ -194,13 +194,13 @@ def test_a_misspelt_command_is_told_in_one_line():
     assert refused(run("fti"), r"No such command 'fti'.*\(see .*--help\)$")
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_wait_passively_unless_the_user_says_otherwise(monkeypatch, before, after):
-    monkeypatch.setenv("OMP_WAIT_POLICY", before or "")  # put back as it was at the end
+@pytest.mark.parametrize(("before", "after"), [(None, "3000"), ("7", "7")])
+def test_threads_spin_shortly_unless_the_user_says_otherwise(monkeypatch, before, after):
+    monkeypatch.setenv("GOMP_SPINCOUNT", before or "")  # put back as it was at the end
     if before is None:
-        monkeypatch.delenv("OMP_WAIT_POLICY")
+        monkeypatch.delenv("GOMP_SPINCOUNT")
     seen = []
-    monkeypatch.setattr(cli, "app", lambda: seen.append(os.environ["OMP_WAIT_POLICY"]))
+    monkeypatch.setattr(cli, "app", lambda: seen.append(os.environ["GOMP_SPINCOUNT"]))
     cli.main()
     assert seen == [after]
 

@@ -263,7 +263,7 @@ def test_dates_and_datetimes_mixed_are_refused():
 def test_duplicate_times_are_refused_with_the_series_and_the_time():
     frame = pl.DataFrame({"who": list("abbb"), "time": [1, 5, 5, 5], "x": [1.0, 2.0, 3.0, None]})
     refused(
-        r"got 3 rows at '5' in series 'b' \(2 rows too many in all\); remove or average them$",
+        r"got 3 rows at '5' in series 'b' \(2 too many in all\); remove or average them$",
         frame,
         Columns("time", "who"),
     )
@@ -272,7 +272,7 @@ def test_duplicate_times_are_refused_with_the_series_and_the_time():
 def test_duplicate_times_without_ids_say_how_to_name_them():
     frame = pl.DataFrame({"time": [DAYS[0], DAYS[0]], "x": [1.0, 2.0]})
     refused(
-        r"got 2 rows at '2024-01-01 00:00:00' \(1 rows too many in all\); "
+        r"got 2 rows at '2024-01-01 00:00:00' \(1 too many in all\); "
         r"remove or average them, or name the column of series with id=",
         frame,
     )

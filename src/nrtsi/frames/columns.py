@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 import narwhals as nw
@@ -120,6 +121,18 @@ def array_names(array: np.ndarray) -> list[Any]:
     return [str(i) for i in range(array.shape[-1])] if array.ndim else []
 
 
+def _near(name: str, there: Sequence[str]) -> str:
+    """A question about the name that was perhaps meant."""
+    close = get_close_matches(str(name), [str(each) for each in there], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _indexed(frame: nw.DataFrame[Any]) -> str:
+    if nw.maybe_get_index(frame) is None:
+        return ""
+    return " (an index can be made a column with reset_index)"
+
+
 def resolve(frame: nw.DataFrame[Any], columns: Columns) -> Resolution:
     """Settles time, id and values, in this order, since each guess rests on the one before.
 
@@ -135,7 +148,7 @@ def resolve(frame: nw.DataFrame[Any], columns: Columns) -> Resolution:
     if absent:
         raise InputError(
             f"the frame must have every named column, got no {listed(absent)}; there are "
-            f"{listed(frame.columns)} (an index can be made a column with reset_index)"
+            f"{listed(frame.columns)}{_near(absent[0], frame.columns)}{_indexed(frame)}"
         )
     guesses: list[str] = []
     if indexed and columns.time not in frame.columns:

@@ -162,5 +162,5 @@ def _refuse_repeat(rows: Rows, line: int, count: int) -> None:
     remedy = "" if rows.columns.id is not None else ", or name the column of series with id="
     raise InputError(
         f"times must be unique inside a series, got {alike} rows at {rows.times.show(line)!r}"
-        f"{whose} ({count} rows too many in all); remove or average them{remedy}"
+        f"{whose} ({count} too many in all); remove or average them{remedy}"
     )

@@ -215,9 +215,9 @@ def test_a_model_says_whether_it_has_seen_the_data(fitted):
 
 def test_a_given_model_is_not_fitted_again(fitted):
     before = fitted.history_
-    engine = fitted.engine_
+    engine = fitted.fitted_
     evaluate(frame(seed=9), model=fitted, baselines=())
-    assert fitted.engine_ is engine
+    assert fitted.fitted_ is engine
     assert fitted.history_ is before
 
 

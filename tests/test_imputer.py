@@ -254,6 +254,15 @@ def test_a_loaded_model_imputes_and_draws_exactly_the_same(tmp_path, per_level):
     assert (tmp_path / "model").read_bytes() == (tmp_path / "again").read_bytes()
 
 
+def test_numbers_of_numpy_and_tuples_of_names_can_be_saved(tmp_path):
+    frame = hourly(30)
+    words = {"seed": np.int64(3), "columns": ("a", "b"), "steps": np.int32(2)}
+    fitted = NRTSI(preset="tiny", **words).fit(frame)
+    fitted.save(tmp_path / "model")
+    again = nrtsi.load(tmp_path / "model").impute(frame)
+    pd.testing.assert_frame_equal(fitted.impute(frame), again, check_exact=True)
+
+
 def test_a_model_file_holds_no_pickle(model, tmp_path):
     model.save(tmp_path / "model")
     data = (tmp_path / "model").read_bytes()

@@ -50,9 +50,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line."""
-    # Read once, when PyTorch is imported. Its threads spin while they wait for each other, and on a
-    # machine that is busy with something else they then wait for threads that cannot run. A short
-    # spin is as fast where nothing else runs.
+    # Read once, when PyTorch is imported. Its threads spin while they wait for each other; on a
+    # machine busy with something else that keeps the awaited thread from running. A short spin is
+    # as fast where nothing else runs.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     app()
 

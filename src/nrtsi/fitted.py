@@ -18,6 +18,7 @@ from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
+from nrtsi.training.level import under
 
 __all__ = ["Fitted"]
 
@@ -107,9 +108,7 @@ class Fitted:
         unique = []
         for index in range(max(record["networks"]) + 1):
             network = RowNetwork(model, layout, schedule.max_level + 1)
-            prefix = f"network.{index}."
-            own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            network.load_state_dict(own)
+            network.load_state_dict(under(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
         return cls(

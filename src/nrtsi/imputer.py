@@ -368,6 +368,7 @@ def _identity(course: Course, series: SeriesSet) -> str:
         course.model.model_dump(),
         course.schedule.model_dump(),
         course.train.model_dump(),
+        course.layout.to_dict(),
         course.hiding.kinds,
         course.budget.seconds,
         course.budget.steps,
@@ -379,11 +380,10 @@ def _identity(course: Course, series: SeriesSet) -> str:
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the constructor as JSON knows them."""
-    return {
-        name: list(value)
-        if isinstance(value, tuple)
-        else dict(value)
-        if isinstance(value, Mapping)
-        else value
-        for name, value in params.items()
-    }
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        return dict(value) if isinstance(value, Mapping) else value
+
+    return {name: plain(value) for name, value in params.items()}

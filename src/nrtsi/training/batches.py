@@ -20,6 +20,9 @@ __all__ = ["Batch", "Questions", "Spans", "split"]
 # Rows of a longer series that are hidden and planned together: several windows at every level.
 SEGMENT = 256
 
+# Drawings of a level that occurs rarely before it is taken not to occur at all.
+TRIES = 8
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -125,7 +128,11 @@ class Questions:
 
     def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
         """About `count` windows of one level, or of all levels alike; None where there is none."""
-        rng = np.random.default_rng([*self.seed, number])
+        tries = (self._try([*self.seed, number, turn], count, level) for turn in range(TRIES))
+        return next((batch for batch in tries if batch is not None), None)
+
+    def _try(self, seed: list[int], count: int, level: int | None) -> Batch | None:
+        rng = np.random.default_rng(seed)
         chosen = self.spans.draw(self._stretches(count), rng)
         truth = self.series.slices(chosen.begin, chosen.end)
         hidden = self.hiding.draw(truth, rng)

@@ -1,7 +1,6 @@
 """The order of training: the finest level first, each coarser one starting from the finer."""
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training import checkpoint
 from nrtsi.training.batches import Batch, Questions, split
-from nrtsi.training.level import Trainer
+from nrtsi.training.level import Trainer, under
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 
@@ -127,7 +126,7 @@ def train(
         for index in range(first, len(stages)):
             trainer = _trainer(run, stages[index])
             if saved is not None:
-                _restore(trainer, *saved)
+                trainer.unpack(*saved)
                 saved = None
             _train_stage(run, trainer, index, len(stages))
     except KeyboardInterrupt:
@@ -219,7 +218,7 @@ def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:
             used = budget.fraction(run.steps_before + trainer.step, run.seconds)
             if used >= ends:
                 break
-            loss = trainer.advance((used - begins) * stages)
+            loss = trainer.advance(max(0.0, used - begins) * stages)
             used = budget.fraction(run.steps_before + trainer.step, run.seconds)
             valid = None
             if trainer.step % run.course.train.validate_every == 0 or used >= ends:
@@ -264,28 +263,16 @@ def _complete(run: _Run, levels: list[int | None]) -> list[RowNetwork]:
 def _save(run: _Run, trainer: Trainer, index: int) -> None:
     if run.path is None:
         return
-    tensors = {
-        f"network.{i}.{name}": tensor
-        for i, network in enumerate([*run.networks, trainer.network])
-        for name, tensor in network.state_dict().items()
-    }
-    tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
-    for number, optimizer in enumerate(trainer.optimizers):
-        for parameter, state in optimizer.state_dict()["state"].items():
-            for name, tensor in state.items():
-                tensors[f"optimizer.{number}.{parameter}.{name}"] = tensor
-    # JSON has no infinity.
-    best = trainer.best_loss if math.isfinite(trainer.best_loss) else None
+    tensors, state = trainer.pack()
+    for number, network in enumerate(run.networks):
+        tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}
     settings = {
         "identity": run.identity,
         "stage": index,
-        "step": trainer.step,
         "steps_before": run.steps_before,
         "seconds": run.seconds,
-        "best_loss": best,
-        "stale": trainer.stale,
-        "plateaus": trainer.plateaus,
         "history": run.history,
+        "trainer": state,
     }
     checkpoint.save(run.path, "training", tensors, settings)
 
@@ -304,32 +291,10 @@ def _resume(run: _Run, stages: list[Stage]) -> tuple[int, Saved | None]:
             f"use the same ones to resume, or remove it to start anew"
         )
     for index in range(settings["stage"]):
-        trainer = _trainer(run, stages[index])
-        trainer.network.load_state_dict(_under(tensors, f"network.{index}."))
-        run.networks.append(trainer.network)
+        network = _trainer(run, stages[index]).network
+        network.load_state_dict(under(tensors, f"done.{index}."))
+        run.networks.append(network)
     run.steps_before = settings["steps_before"]
     run.seconds_before = settings["seconds"]
     run.history = settings["history"]
-    return settings["stage"], (tensors, settings)
-
-
-def _restore(trainer: Trainer, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
-    trainer.network.load_state_dict(_under(tensors, f"network.{settings['stage']}."))
-    trainer.best = _under(tensors, "best.")
-    for number, optimizer in enumerate(trainer.optimizers):
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in _under(tensors, f"optimizer.{number}.").items():
-            parameter, name = key.split(".", 1)
-            state.setdefault(int(parameter), {})[name] = tensor
-        optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-    trainer.step = settings["step"]
-    trainer.stale, trainer.plateaus = settings["stale"], settings["plateaus"]
-    trainer.best_loss = math.inf if settings["best_loss"] is None else settings["best_loss"]
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
+    return settings["stage"], (tensors, settings["trainer"])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from nrtsi.model.rows import RowNetwork
 from nrtsi.training.batches import Batch, Questions
 from nrtsi.training.muon import Muon
 
-__all__ = ["Trainer", "loss_of"]
+__all__ = ["Trainer", "loss_of", "under"]
 
 # Steps that share one drawing of hidden cells: planning is paid for once in so many.
 STEPS_A_DRAW = 16
@@ -113,6 +114,32 @@ class Trainer:
         """Gives the network the weights of its best validation."""
         self.network.load_state_dict(self.best)
 
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain JSON from which `unpack` goes on as if nothing had happened."""
+        tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
+        tensors |= {f"best.{name}": t for name, t in self.best.items()}
+        for number, optimizer in enumerate(self.optimizers):
+            for parameter, state in optimizer.state_dict()["state"].items():
+                for name, tensor in state.items():
+                    tensors[f"optimizer.{number}.{parameter}.{name}"] = tensor
+        # JSON has no infinity.
+        best = self.best_loss if math.isfinite(self.best_loss) else None
+        numbers = {"step": self.step, "stale": self.stale, "plateaus": self.plateaus}
+        return tensors, numbers | {"best_loss": best}
+
+    def unpack(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Takes up what `pack` put down."""
+        self.network.load_state_dict(under(tensors, "network."))
+        self.best = under(tensors, "best.")
+        for number, optimizer in enumerate(self.optimizers):
+            own: dict[int, dict[str, Tensor]] = {}
+            for key, tensor in under(tensors, f"optimizer.{number}.").items():
+                parameter, name = key.split(".", 1)
+                own.setdefault(int(parameter), {})[name] = tensor
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": own})
+        self.step, self.stale, self.plateaus = state["step"], state["stale"], state["plateaus"]
+        self.best_loss = math.inf if state["best_loss"] is None else state["best_loss"]
+
     def _keep(self) -> None:
         self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
@@ -121,7 +148,7 @@ class Trainer:
         size = self.config.batch
         if self._drawn is None or self._drawn[0] != number:
             drawn = self.questions.draw(number, size * STEPS_A_DRAW, self.level)
-            # A drawing without a window of this level: the validation part has one at least.
+            # Sparse data may have no window of this level; the validation part has one at least.
             self._drawn = number, self.validation if drawn is None else drawn
         pool = self._drawn[1]
         order = np.random.default_rng([*self.questions.seed, number, 1]).permutation(pool.size)
@@ -132,6 +159,15 @@ class Trainer:
         decay = 1.0 if self.config.decay == "plateau" else max(0.01, 1.0 - fraction)
         plateau = self.config.plateau_factor**self.plateaus
         return self.config.learning_rate * warm * decay * plateau
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix`, named by what follows it."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def _optimizers(network: RowNetwork, config: TrainConfig) -> list[torch.optim.Optimizer]:

@@ -67,6 +67,18 @@ def test_every_variant_of_the_network_fills_everything(change):
     assert not filled.isna().any(axis=None)
 
 
+def test_the_paper_s_arrangement_has_a_network_for_every_level_and_no_window():
+    sizes = {"width": 16, "blocks": 2, "heads": 2, "head_size": 8, "feed_forward": 16}
+    frame = hourly(60, whole=True)
+    fitted = NRTSI(preset="paper", model=sizes, steps=10, train={"batch": 8}).fit(frame)
+    assert len(set(fitted.fitted_.engine.networks)) > 1
+    assert fitted.info()["model"]["window"] is None
+    assert not fitted.impute(frame).isna().any(axis=None)
+    # One network is enough where rows are partly observed.
+    partly = NRTSI(preset="paper", model=sizes, steps=4, train={"batch": 8}).fit(hourly(60))
+    assert len(partly.fitted_.engine.networks) == 1
+
+
 @pytest.mark.parametrize(
     "kind", [lambda f: f, pl.from_pandas, lambda f: pa.Table.from_pandas(f, preserve_index=False)]
 )

@@ -59,7 +59,7 @@ class ModelConfig(_Config):
     """Slowest scale of the time encoding, in units (ν)."""
 
     window: PositiveInt | None = 16
-    """Known points a target can read, half of them on each side; None: all of the series."""
+    """Known points a target can read, half of them on each side; None: all, up to 2,048."""
 
     head: Literal["point", "gaussian"] = "gaussian"
     """A single guess, or a normal distribution for every cell."""

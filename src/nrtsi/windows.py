@@ -8,6 +8,9 @@ from jaxtyping import Bool, Int
 
 __all__ = ["Padded", "Windows", "windows"]
 
+# Known rows of the widest window: memory grows with the square of it.
+WHOLE = 2048
+
 
 @dataclass(frozen=True)
 class Padded:
@@ -72,23 +75,21 @@ def windows(
 
     A target belongs to the window in whose central half it lies, so that it has known rows on both
     sides wherever the series has them. No window owns more targets than half of `size`: a crowd
-    is divided, neighbours in time together. With `size=None` a series is one window.
+    is divided, neighbours in time together. With `size=None` a series is one window, unless it is
+    longer than attention over all of it can be.
     """
+    size = WHOLE if size is None else size
     series = np.searchsorted(start, targets, side="right") - 1
     bound = np.searchsorted(sources, start)
     count = np.diff(bound)[series]  # known rows of the target's series
     place = np.searchsorted(sources, targets) - bound[series]  # known rows before the target
-    if size is None:
-        index, crowd = np.zeros_like(place), targets.size
-        begin, length = index, count
-    else:
-        half = max(1, size // 2)
-        index = np.minimum((place - size // 4).clip(min=0) // half, _last(count, size, half))
-        begin = np.minimum(index * half, (count - size).clip(min=0))
-        length, crowd = np.minimum(count, size), half
+    half = max(1, size // 2)
+    index = np.minimum((place - size // 4).clip(min=0) // half, _last(count, size, half))
+    begin = np.minimum(index * half, (count - size).clip(min=0))
+    length = np.minimum(count, size)
     new = np.concatenate([[True], (np.diff(series) > 0) | (np.diff(index) > 0)])
     rank = _rank(new)
-    new |= rank % crowd == 0
+    new |= rank % half == 0
     first = np.flatnonzero(new)
     return Windows(
         sources=sources,

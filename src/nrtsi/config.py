@@ -187,7 +187,12 @@ PRESETS: dict[str, Preset] = {
             residual=False,
         ),
         train=TrainConfig(
-            optimizer="adam", learning_rate=1e-4, decay="plateau", plateau_factor=0.1, plateaus=2
+            optimizer="adam",
+            learning_rate=1e-4,
+            decay="plateau",
+            plateau_factor=0.1,
+            plateaus=2,
+            batch=16,
         ),
     ),
 }

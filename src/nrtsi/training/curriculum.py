@@ -26,7 +26,8 @@ __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 
 log = logging.getLogger(__name__)
 
-VALIDATION_WINDOWS = 1024
+VALIDATION_BATCHES = 8
+SPREAD_WINDOWS = 1024
 
 Record = dict[str, float | int | None]
 """One validation: level, step, loss of the last batch, validation loss."""
@@ -150,7 +151,8 @@ def _stages(run: _Run) -> list[Stage]:
         range(course.schedule.max_level + 1) if course.model.per_level else (None,)
     )
     questions = _questions(run, validation=True)
-    drawn = [(level, questions.draw(0, VALIDATION_WINDOWS, level)) for level in levels]
+    windows = VALIDATION_BATCHES * course.train.batch
+    drawn = [(level, questions.draw(0, windows, level)) for level in levels]
     stages = [(level, batch) for level, batch in drawn if batch is not None]
     if not stages:
         raise InputError(
@@ -191,7 +193,7 @@ def _trainer(run: _Run, stage: Stage) -> Trainer:
 
 def _spread(questions: Questions, like: Tensor) -> Tensor:
     """Root mean square of what interpolation leaves over, by level and channel."""
-    drawn = questions.draw(0, VALIDATION_WINDOWS)
+    drawn = questions.draw(0, SPREAD_WINDOWS)
     spread = torch.ones_like(like)
     if drawn is None:
         return spread

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test test-slow check format clean
 
-demo: $(VENV)/.plot
+demo: $(VENV)/.demo
 	$(BIN)/nrtsi demo --overwrite
 
 test: $(VENV)/.dev check

@@ -24,6 +24,7 @@ from nrtsi.errors import TrainingError
 from nrtsi.events import ImputeStep, TrainStep
 from nrtsi.frames import Columns
 from nrtsi.progress import ProgressBar
+from nrtsi.series import SeriesSet
 
 TINY = ["--preset", "tiny", "--steps", "4"]
 GAPPY = "time,x,y,note\n" + "".join(
@@ -73,7 +74,7 @@ class Stub:
         self.reads += 1
         return SimpleNamespace(
             guesses=("time: column 'time' (guessed)",),
-            series=SimpleNamespace(observed=np.zeros((2, 1), dtype=bool)),
+            series=SeriesSet.stack(np.full((1, 2, 1), np.nan)),
             asked=lambda at, every: None,
         )
 
@@ -98,7 +99,9 @@ class Stub:
         return pa.table(filled)
 
     def sample(self, frame, *, draws, listener):
-        return pa.table({"draw": range(draws), "x": [0.5] * draws})
+        filled = self.impute(frame, listener=listener)
+        labels = np.repeat(np.arange(draws), frame.num_rows)
+        return pa.concat_tables([filled] * draws).add_column(0, "draw", pa.array(labels))
 
     def save(self, path):
         Path(path).write_text("model")
@@ -264,7 +267,9 @@ def test_samples_are_written_with_their_number_first(stub, data, tmp_path):
     out = tmp_path / "out.csv"
     result = run("sample", data, "--draws", 3, "--out", out)
     assert result.stdout.startswith(f"wrote {out}: 3 draws of 24 rows, 4 steps in ")
-    assert out.read_text() == "draw,x\n0,0.5\n1,0.5\n2,0.5\n"
+    header, *rows = re.sub(r",(NA|),", ",1.5,", GAPPY).splitlines()
+    expected = [f"draw,{header}"] + [f"{draw},{row}" for draw in range(3) for row in rows]
+    assert out.read_text().splitlines() == expected
 
 
 def test_parquet_goes_in_and_out(stub, tmp_path):
@@ -330,9 +335,79 @@ def test_scores_are_a_table_or_json_alone(stub, data):
     for text in ("nrtsi", "linear", "0.25", "failed", "too few rows", "10 of 100 known cells"):
         assert text in result.stdout
     assert "the model was trained on this data" in result.stdout
+    assert result.stdout.endswith("nrtsi was best: 2.0 times lower MSE than linear\n")
     assert result.stderr == "nrtsi: time: column 'time' (guessed)\n"
     record = json.loads(run("evaluate", data, "--json").stdout)
     assert record["methods"]["linear"]["mse"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ([], "; nrtsi may need a longer --budget (60s)"),
+        (["--budget", "5m"], "; nrtsi may need a longer --budget (5m)"),
+        (["--steps", 7], "; nrtsi may need more --steps (7)"),
+        (["--model", "m.nrtsi"], ""),
+    ],
+)
+def test_scores_end_with_what_may_help_where_nrtsi_was_not_best(
+    stub, data, monkeypatch, options, advice
+):
+    monkeypatch.setattr(StubEvaluation, "methods", {"nrtsi": Score(), "linear": Score(0.1)})
+    last = run("evaluate", data, *options).stdout.splitlines()[-1]
+    assert last == f"linear was best on this data{advice}"
+
+
+@pytest.mark.parametrize(
+    ("mse", "line"),
+    [
+        ({"nrtsi": 0.001, "linear": 2.5, "knn": 1.5}, "nrtsi was best: 1,500 times lower MSE th"),
+        ({"nrtsi": 1.0, "linear": 1.04}, "nrtsi was best, but hardly better than linear"),
+        ({"nrtsi": 0.0, "linear": 0.0}, "nrtsi was best, without any error"),
+        ({"nrtsi": 0.0, "linear": 0.5}, "nrtsi was best, without any error"),
+        ({"mean": 0.2, "linear": 0.1}, "linear was best on this data"),
+    ],
+)
+def test_the_conclusion_names_the_best_method(mse, line):
+    assert cli._conclusion(mse, "more").startswith(line)
+    assert cli._conclusion({"nrtsi": 1.0}, "more") is None
+
+
+@pytest.mark.parametrize(
+    ("times", "remark"),
+    [
+        ("12:00 12:15 12:30 13:15 13:30", "2 rows seem to be absent; --every 15min would fill t"),
+        ("12:00 13:00 14:00 16:00", "1 row seems to be absent; --every 1h would fill it in"),
+        ("12:00 12:15 12:30 12:45", None),
+        ("12:00 12:15 12:30 13:10", None),
+    ],
+)
+def test_rows_that_seem_to_be_absent_are_remarked_on(tmp_path, times, remark):
+    path = tmp_path / "d.csv"
+    path.write_text("time,x\n" + "".join(f"2024-01-01 {t},1\n" for t in times.split()))
+    result = run("impute", path, "--out", tmp_path / "o.csv")
+    assert result.exit_code == 0, result.output
+    assert ("absent" in result.stderr) == (remark is not None)
+    assert (remark or "") in result.stderr
+
+
+def test_absent_rows_of_each_series_are_counted_in_the_measure_of_the_times(tmp_path):
+    rows = "".join(f"{key},{t},1\n" for key in "ab" for t in (0, 0.5, 1, 1.5, 3))
+    (tmp_path / "d.csv").write_text(f"id,time,x\n{rows}")
+    result = run("impute", tmp_path / "d.csv", "--out", tmp_path / "o.csv")
+    assert "nrtsi: 4 rows seem to be absent; --every 0.5 would fill them in\n" in result.stderr
+    asked = run("impute", tmp_path / "d.csv", "--out", tmp_path / "p.csv", "--every", 0.5, *TINY)
+    assert asked.exit_code == 0, asked.output
+    assert "absent" not in asked.stderr
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + 10 + 4
+
+
+def test_help_says_what_the_defaults_are():
+    text = " ".join(run("impute", "--help").stdout.split())
+    for words in ("60s by default", "0 by default", "what suits the budget", "left at auto"):
+        assert words in text
+    assert text.count("auto, the default") == 3
+    assert "error, the default" in text
 
 
 def test_settings_that_a_model_would_ignore_are_refused(stub, data, tmp_path):
@@ -492,7 +567,8 @@ def test_tables_and_models_are_not_taken_for_each_other(fitted, data, tmp_path):
     out = tmp_path / "o.csv"
     assert refused(run("info", data), "data.csv is not a readable nrtsi model")
     assert refused(run("impute", data, "--out", out, "--model", data), "not a readable nrtsi")
-    assert refused(run("impute", fitted, "--out", out), "must end in one of .csv")
+    assert refused(run("impute", fitted, "--out", out), "is it a model\\? give it with --model")
+    assert refused(run("impute", tmp_path, "--out", out), "must be a file, got a folder")
     (tmp_path / "m.csv").write_bytes(fitted.read_bytes())
     assert refused(run("impute", tmp_path / "m.csv", "--out", out), "m.csv must be")
     assert refused(run("impute", tmp_path / "gone.csv", "--out", out), "does not exist")

@@ -70,7 +70,7 @@ def from_csv(text, delimiter=","):
 def fill(table, value):
     def filled(name):
         column = table[name]
-        if name == "note":
+        if name == "note" or not column.null_count:
             return column
         return pc.if_else(missing_cells(column), pa.scalar(value).cast(column.type), column)
 
@@ -100,6 +100,53 @@ def test_filling_a_csv_changes_the_text_of_missing_cells_and_of_no_others(column
     for name in columns.keys() - {"note"}:
         expected = ["7" if cell in MISSING else cell for cell in columns[name]]
         assert written[name] == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(csv_tables(), st.integers(1, 3))
+def test_stacking_a_csv_repeats_its_text_and_fills_each_repetition(columns, draws):
+    rows = len(columns["note"])
+    with TemporaryDirectory() as folder:
+        table = read_table(write(folder, "in.csv", to_csv(columns)))
+        drawn = pa.concat_tables([fill(table.typed, 5 + draw) for draw in range(draws)])
+        labels = np.repeat(np.arange(draws), rows)
+        stacked = table.stack(drawn.add_column(0, "draw", pa.array(labels)))
+        write_table(Path(folder) / "out.csv", stacked)
+        written = from_csv((Path(folder) / "out.csv").read_bytes().decode())
+    assert list(written) == ["draw", *columns]
+    assert written["draw"] == [str(label) for label in labels]
+    assert written["note"] == columns["note"] * draws
+    for name in columns.keys() - {"note"}:
+        cells = zip(columns[name] * draws, labels, strict=True)
+        assert written[name] == [str(5 + i) if cell in MISSING else cell for cell, i in cells]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.decimals(-1000, 1000, places=2), min_size=1), st.booleans())
+def test_decimal_commas_are_read_as_points_are_where_semicolons_separate(values, holes):
+    cells = [str(value).replace(".", ",") for value in values] + ["NA"] * holes
+    with TemporaryDirectory() as folder:
+        text = to_csv({"i": ["1"] * len(cells), "x": cells}, ";")
+        table = read_table(write(folder, "in.csv", text))
+    assert table.decimal == ","
+    assert table.typed["x"].to_pylist() == [*map(float, values)] + [None] * holes
+    assert table.text["x"].to_pylist() == cells
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.decimals(-1000, 1000, places=3), min_size=1),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+def test_a_new_cell_is_the_nearest_number_of_two_decimals_more(values, new):
+    with TemporaryDirectory() as folder:
+        text = to_csv({"x": [*map(str, values), "NA"], "i": ["1"] * (len(values) + 1)})
+        table = read_table(write(folder, "in.csv", text))
+    written = table.fill(fill(table.typed, new)).text["x"].to_pylist()
+    assert written[:-1] == [*map(str, values)]
+    assert float(written[-1]) == pytest.approx(new, rel=1e-15, abs=0.501e-5)
+    if 1e-4 <= abs(new) < 1e9:
+        assert len(written[-1].partition(".")[2]) <= 5
 
 
 @settings(max_examples=100, deadline=None)
@@ -171,7 +218,26 @@ def test_a_byte_order_mark_windows_line_ends_and_gzip_are_understood(tmp_path):
     text = b"\xef\xbb\xbfa;b\r\n1,5;2\r\n"
     for name, data in (("a.csv", text), ("a.csv.gz", gzip.compress(text))):
         table = read_table(write(tmp_path, name, data)).typed
-        assert table.to_pylist() == [{"a": "1,5", "b": 2}]
+        assert table.to_pylist() == [{"a": 1.5, "b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("a;b\n1,5;x\n", [1.5, "x"]),
+        ("a;b\n1,5;2.5\n", [1.5, 2.5]),
+        ("a;b\n1,2,3;x,y\n", ["1,2,3", "x,y"]),
+        ("a;b\n1.000,5;1\n", ["1.000,5", 1]),
+        ("a|b\n1,5|1\n", ["1,5", 1]),
+        ('a,b\n"1,5",1\n', ["1,5", 1]),
+    ],
+)
+def test_a_comma_is_decimal_only_between_semicolons_and_in_columns_of_numbers(
+    tmp_path, text, cells
+):
+    table = read_table(write(tmp_path, "a.csv", text))
+    assert [*table.typed.to_pylist()[0].values()] == cells
+    assert table.decimal == ("," if cells[0] == 1.5 else ".")
 
 
 def test_names_with_quotes_delimiters_and_line_ends_survive(tmp_path):
@@ -212,6 +278,14 @@ def test_an_absent_file_and_a_folder_are_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InputError, match=r"folder\.csv must be a file, got a folder"):
         read_table(tmp_path / "folder.csv")
+    with pytest.raises(InputError, match=r"must be a file, got a folder; name the file in it"):
+        read_table(tmp_path)
+
+
+def test_a_model_given_as_a_table_is_recognised_by_its_name(tmp_path):
+    message = r"m\.nrtsi must be a table and end in one of \.csv.*; is it a model\? .*--model"
+    with pytest.raises(InputError, match=message):
+        read_table(write(tmp_path, "m.nrtsi", b""))
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
@@ -264,6 +338,55 @@ def test_a_cell_nobody_could_fill_keeps_its_marker(tmp_path):
     table = read_table(write(tmp_path, "a.csv", "x,y\nNA,1\n2,?\n"))
     write_table(tmp_path / "b.csv", table.fill(table.typed))
     assert (tmp_path / "b.csv").read_text() == "x,y\nNA,1\n2,?\n"
+
+
+def test_new_cells_are_written_with_a_comma_where_the_file_has_commas(tmp_path):
+    text = "x;y;z\n9,50;1.5;1\n;;\n"
+    table = read_table(write(tmp_path, "a.csv", text))
+    new = pa.table({"x": [9.5, 1 / 3], "y": [1.5, 2 / 3], "z": [1, 2]})
+    write_table(tmp_path / "b.csv", table.fill(new))
+    assert (tmp_path / "b.csv").read_text() == "x;y;z\n9,50;1.5;1\n0,3333;0.667;2\n"
+    write_table(tmp_path / "c.csv", table.without_text(pa.table({"x": [0.25], "i": [3]})))
+    assert (tmp_path / "c.csv").read_text() == "x;i\n0,25;3\n"
+
+
+@pytest.mark.parametrize(
+    ("known", "written"),
+    [
+        ("1.5", "0.333"),
+        ("2", "0.33"),
+        (" 1.50 ", "0.3333"),
+        ("1e-7", repr(1 / 3)),
+        ("0.12345678901234567", repr(1 / 3)),
+        ("?", repr(1 / 3)),
+    ],
+)
+def test_a_new_cell_has_two_decimals_more_than_its_column(tmp_path, known, written):
+    table = read_table(write(tmp_path, "a.csv", f"i,x\n1,{known}\n2,NA\n"))
+    new = pa.table({"i": [1, 2], "x": [1.0, 1 / 3]})
+    assert table.fill(new).text["x"].to_pylist()[1] == written
+
+
+def test_stacking_keeps_the_text_of_times_with_a_zone(tmp_path):
+    text = "time,x\n2023-10-20 00:00:00+02:00,1.50\n2023-10-20 01:00:00+02:00,\n"
+    table = read_table(write(tmp_path, "a.csv", text))
+    part = fill(table.typed, 0.25)
+    drawn = pa.concat_tables([part, part]).add_column(0, "draw", pa.array([0, 0, 1, 1]))
+    write_table(tmp_path / "b.csv", table.stack(drawn))
+    assert (tmp_path / "b.csv").read_text().splitlines() == [
+        "draw,time,x",
+        "0,2023-10-20 00:00:00+02:00,1.50",
+        "0,2023-10-20 01:00:00+02:00,0.25",
+        "1,2023-10-20 00:00:00+02:00,1.50",
+        "1,2023-10-20 01:00:00+02:00,0.25",
+    ]
+
+
+def test_a_stacked_table_without_text_is_the_filled_one():
+    filled = pa.table({"draw": [0, 1], "x": [1.0, 2.0]})
+    stacked = Table(pa.table({"x": pa.nulls(1, pa.float64())})).stack(filled)
+    assert stacked.text is None
+    assert stacked.typed.equals(filled)
 
 
 def test_an_existing_output_is_replaced_only_when_told_to(tmp_path):

@@ -120,7 +120,7 @@ def impute(
     overwrite: Overwrite = False,
 ) -> None:
     """Fill the missing values of DATA, by a model or by training on DATA itself."""
-    from nrtsi.files import Table, check_output, read_table, write_table
+    from nrtsi.files import check_output, read_table, write_table
 
     if at is not None and every is not None:
         raise InputError("--at and --every must not both be given; leave one of them out")
@@ -128,6 +128,8 @@ def impute(
     table, asked = read_table(data), None if at is None else read_table(at).typed
     whole, began = at is None and every is None, time.monotonic()
     imputer, panel = _model(model, settings, table, voice)
+    if panel is not None and whole:
+        _say_absent_rows(panel, voice)
     if panel is not None and whole and panel.series.observed.all():
         write_table(out, table, overwrite=overwrite)
         voice.report(f"wrote {out}: nothing was missing")
@@ -137,7 +139,7 @@ def impute(
             panel.asked(asked, every)  # a mistake in these is found now, not after the training
             imputer.fit_panel(panel, listener=listener)
         filled = imputer.impute(table.typed, at=asked, every=every, listener=listener)
-    result = table.fill(filled) if whole else Table(filled, None, table.delimiter)
+    result = table.fill(filled) if whole else table.without_text(filled)
     write_table(out, result, overwrite=overwrite)
     at_times = f"{_count(filled.num_rows, 'row')} at the times asked for"
     done = _imputed(imputer, table, filled) if whole else at_times
@@ -156,7 +158,7 @@ def sample(
     overwrite: Overwrite = False,
 ) -> None:
     """Draw several fillings of DATA, to see how sure the values are."""
-    from nrtsi.files import Table, check_output, read_table, write_table
+    from nrtsi.files import check_output, read_table, write_table
 
     check_output(out, overwrite=overwrite)
     table, began = read_table(data), time.monotonic()
@@ -165,7 +167,7 @@ def sample(
         if panel is not None:
             imputer.fit_panel(panel, listener=listener)
         drawn = imputer.sample(table.typed, draws=draws, listener=listener)
-    write_table(out, Table(drawn, None, table.delimiter), overwrite=overwrite)
+    write_table(out, table.stack(drawn), overwrite=overwrite)
     done = f"{_count(draws, 'draw')} of {_count(table.typed.num_rows, 'row')}"
     voice.report(f"wrote {out}: {done}{_work(imputer, model, began)}")
 
@@ -195,7 +197,9 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(evaluation.to_json(), indent=2))
     else:
-        _print_scores(evaluation)
+        steps = f"more --steps ({settings.steps})" if settings.steps else None
+        longer = steps or f"a longer --budget ({settings.budget or '60s'})"
+        _print_scores(evaluation, None if trained else longer)
 
 
 @app.command()
@@ -238,7 +242,7 @@ def demo(
         f"filled   {result.missing:,} of {result.cells:,} cells of a weather station's data"
     )
     typer.echo(f"wrote    {result.filled}\nwrote    {result.picture}")
-    _print_scores(result.evaluation)
+    _print_scores(result.evaluation, f"a longer --budget ({budget})")
     typer.echo("\nNow your own file:\n\n  nrtsi impute your.csv --out filled.csv\n")
 
 
@@ -353,7 +357,59 @@ def _plain(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _print_scores(evaluation: "Evaluation") -> None:
+def _say_absent_rows(panel: "Panel", voice: Voice) -> None:
+    """Remarks on times that are left out of an otherwise regular table."""
+    import numpy as np
+
+    spacing = np.diff(panel.series.time)[np.diff(panel.series.owner) == 0]
+    steps = np.round(spacing)
+    if spacing.size == 0 or steps.min() < 1 or np.abs(spacing - steps).max() > 0.01:
+        return
+    absent = int((steps - 1).sum())
+    if absent:
+        verb, them = ("seems", "it") if absent == 1 else ("seem", "them")
+        every = _every(panel.clock.unit, datetimes=panel.clock.kind == "datetime")
+        rows = _count(absent, "row")
+        voice.say(f"{rows} {verb} to be absent; --every {every} would fill {them} in")
+
+
+def _every(unit: float, *, datetimes: bool) -> str:
+    """A spacing of the clock as --every takes it.
+
+    >>> _every(900e9, datetimes=True), _every(1.5e6, datetimes=True), _every(2.0, datetimes=False)
+    ('15min', '1500us', '2')
+    """
+    if not datetimes:
+        return f"{unit:.15g}"
+    lengths = {"d": 86400e9, "h": 3600e9, "min": 60e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+    name = next((name for name, length in lengths.items() if unit % length == 0), "ns")
+    return f"{round(unit / lengths[name])}{name}"
+
+
+def _conclusion(mse: dict[str, float], longer: str | None) -> str | None:
+    """Which method was best; and what may help nrtsi, where it was not.
+
+    >>> _conclusion({"nrtsi": 0.1, "linear": 0.98, "mean": 2.0}, "a longer --budget (60s)")
+    'nrtsi was best: 9.8 times lower MSE than linear'
+    >>> _conclusion({"nrtsi": 0.5, "linear": 0.4}, "a longer --budget (60s)")
+    'linear was best on this data; nrtsi may need a longer --budget (60s)'
+    """
+    if len(mse) < 2:
+        return None
+    best, second = sorted(mse, key=lambda name: mse[name])[:2]
+    if best != "nrtsi":
+        may_help = longer is not None and "nrtsi" in mse
+        return f"{best} was best on this data" + (f"; nrtsi may need {longer}" if may_help else "")
+    if mse[second] < 1.05 * mse[best]:
+        return f"nrtsi was best, but hardly better than {second}"
+    if mse[best] == 0:
+        return "nrtsi was best, without any error"
+    times = mse[second] / mse[best]
+    return f"nrtsi was best: {times:,.{0 if times >= 10 else 1}f} times lower MSE than {second}"
+
+
+def _print_scores(evaluation: "Evaluation", longer: str | None) -> None:
+    """Prints the table of scores and what to conclude; `longer` says how to train for longer."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -375,3 +431,6 @@ def _print_scores(evaluation: "Evaluation") -> None:
     )
     if evaluation.seen:
         typer.echo("the model was trained on this data, so its own error is flattering")
+    conclusion = _conclusion({name: s.mse for name, s in evaluation.methods.items()}, longer)
+    if conclusion is not None:
+        typer.echo(conclusion)

@@ -5,7 +5,7 @@ import gzip
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-", "?")
 
 _DELIMITERS = ",;\t|"
 
+_MORE_DECIMALS = 2  # of a new cell, than the known cells of its column have
+_MOST_DECIMALS = 15  # a float has no more to round off
+
 # The first type every cell of a column can be read as. Times without a zone come before those
 # with one; seconds before finer units, because they reach further.
 _LADDER = (
@@ -63,18 +66,41 @@ class Table:
     delimiter: str = ","
     """What separates the cells of a line, where the table is written as CSV."""
 
+    decimal: str = "."
+    """What stands before the decimals of a number, where the table is written as CSV."""
+
     def fill(self, filled: Any) -> "Table":
         """This table with its missing cells as in `filled`, a `pyarrow.Table` of the same shape.
 
-        Every cell that was there keeps its text ("1.50" stays "1.50").
+        Every cell that was there keeps its text ("1.50" stays "1.50"). The text of a new cell has
+        two decimals more than the known cells of its column.
         """
         if self.text is None:
-            return Table(filled, None, self.delimiter)
+            return replace(self, typed=filled)
         columns = [
-            _fill_text(self.text[name], self.typed[name], filled[name])
+            _fill_text(self.text[name], self.typed[name], filled[name], self.decimal)
             for name in self.text.column_names
         ]
-        return Table(filled, pa.table(columns, self.text.column_names), self.delimiter)
+        return replace(self, typed=filled, text=pa.table(columns, self.text.column_names))
+
+    def stack(self, filled: Any) -> "Table":
+        """This table several times, one below the other, with its missing cells as in `filled`.
+
+        The first column of `filled`, a `pyarrow.Table`, says which repetition a row belongs to;
+        its other columns are those of this table, which has rows. Text is kept as `fill` keeps it.
+        """
+        label, *names = filled.column_names
+        times = filled.num_rows // self.typed.num_rows
+        text = self.text if self.text is None else pa.concat_tables([self.text] * times)
+        tall = replace(self, typed=pa.concat_tables([self.typed] * times), text=text)
+        stacked = tall.fill(filled.select(names))
+        if stacked.text is not None:
+            text = stacked.text.add_column(0, label, _as_text(filled[label]))
+        return replace(stacked, typed=filled, text=text)
+
+    def without_text(self, typed: Any) -> "Table":
+        """Another `pyarrow.Table`, to be written in the manner of this one."""
+        return replace(self, typed=typed, text=None)
 
 
 def read_table(path: Path) -> Table:
@@ -82,14 +108,20 @@ def read_table(path: Path) -> Table:
 
     The delimiter of a `.csv` file is taken from its first line (comma, semicolon, tab or bar).
     A CSV column becomes numbers, truth values or times where all its cells but the `MISSING`
-    ones can be read as such, and stays text otherwise.
+    ones can be read as such, and stays text otherwise. Where semicolons separate the cells,
+    numbers may have decimal commas.
 
     Raises:
         InputError: The file is absent, unreadable, empty, ragged, or of another kind.
     """
-    suffix = _suffix(path)
     if path.is_dir():
         raise InputError(f"{path} must be a file, got a folder; name the file in it")
+    if path.suffix.lower() == ".nrtsi":
+        raise InputError(
+            f"{path} must be a table and end in one of {', '.join(SUFFIXES)}; "
+            f"is it a model? give it with --model"
+        )
+    suffix = _suffix(path)
     try:
         return _read_parquet(path) if suffix in (".parquet", ".pq") else _read_csv(path)
     except FileNotFoundError as error:
@@ -159,8 +191,13 @@ def _read_csv(path: Path) -> Table:
         text = _read_text(path, header, delimiter)
     else:
         text = pa.table([pa.array([], pa.string())] * len(header), header)
-    typed = pa.table([_typed(column) for column in text.columns], text.column_names)
-    return Table(typed, text, delimiter)
+    typed = [_typed(column) for column in text.columns]
+    decimal = "."
+    if delimiter == ";":
+        with_commas = [_comma_numbers(column) for column in typed]
+        decimal = "," if any(column is not None for column in with_commas) else "."
+        typed = [old if new is None else new for old, new in zip(typed, with_commas, strict=True)]
+    return Table(pa.table(typed, text.column_names), text, delimiter, decimal)
 
 
 @contextmanager
@@ -234,11 +271,9 @@ def _explain_ragged(path: Path, header: list[str], delimiter: str) -> None:
 
 def _typed(text: Any) -> Any:
     """A column of text as the first type of the ladder that fits, or as it is."""
-    trimmed = pc.utf8_trim_whitespace(text)
-    absent = pc.is_in(trimmed, value_set=pa.array(MISSING))
-    if pc.all(absent).as_py():
+    present = _present(text)
+    if present.null_count == len(text):
         return pa.nulls(len(text), pa.float64())
-    present = pc.if_else(absent, pa.scalar(None, pa.string()), trimmed)
     for kind in _LADDER:
         try:
             return pc.cast(present, kind)
@@ -247,22 +282,63 @@ def _typed(text: Any) -> Any:
     return text
 
 
+def _present(text: Any) -> Any:
+    """Cells without the space around them, null where they are missing."""
+    trimmed = pc.utf8_trim_whitespace(text)
+    absent = pc.is_in(trimmed, value_set=pa.array(MISSING))
+    return pc.if_else(absent, pa.scalar(None, pa.string()), trimmed)
+
+
+def _comma_numbers(column: Any) -> Any | None:
+    """The numbers of a column of text that are written with decimal commas; None if it is none."""
+    if not pa.types.is_string(column.type) or _any(pc.match_substring(column, ".")):
+        return None
+    try:
+        return pc.cast(pc.replace_substring(_present(column), ",", "."), pa.float64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _any(truths: Any) -> bool:
+    return bool(pc.any(truths).as_py())
+
+
 # Writing -----------------------------------------------------------------------------------
 
 
-def _fill_text(text: Any, typed: Any, filled: Any) -> Any:
+def _fill_text(text: Any, typed: Any, filled: Any, decimal: str) -> Any:
     was_missing = missing_cells(typed)
-    if not pc.any(was_missing).as_py():
+    if not _any(was_missing):
         return text
     is_new = pc.and_(was_missing, pc.invert(missing_cells(filled)))
-    return pc.if_else(is_new, _as_text(filled), text)
+    known = text.filter(pc.invert(was_missing))
+    if decimal == "," and _any(pc.match_substring(known, ".")):
+        decimal = "."  # a column that has points among others that have commas
+    if pa.types.is_floating(filled.type):
+        filled = _rounded(filled, known, decimal)
+    return pc.if_else(is_new, _as_text(filled, decimal), text)
 
 
-def _text_of(typed: Any) -> Any:
+def _rounded(numbers: Any, known: Any, decimal: str) -> Any:
+    """Numbers with a few decimals more than the texts of `known`; as they are beside exponents."""
+    if not len(known) or _any(pc.match_substring_regex(known, "[eE]")):
+        return numbers
+    whole, trimmed = pa.scalar(0, pa.int32()), pc.utf8_trim_whitespace(known)
+    point = pc.find_substring(trimmed, decimal)
+    after = pc.subtract(pc.subtract(pc.binary_length(trimmed), point), 1)
+    digits = pc.max(pc.if_else(pc.less(point, 0), whole, after)).as_py() + _MORE_DECIMALS
+    if digits > _MOST_DECIMALS:
+        return numbers
+    # The largest have no decimals, and rounding them would overflow.
+    small = pc.if_else(pc.less(pc.abs(numbers), 1e15), numbers, pa.scalar(None, numbers.type))
+    return pc.coalesce(pc.round(small, ndigits=digits), numbers)
+
+
+def _text_of(typed: Any, decimal: str) -> Any:
     columns = []
     for name in typed.column_names:
         try:
-            columns.append(_as_text(typed[name]))
+            columns.append(_as_text(typed[name], decimal))
         except pa.ArrowNotImplementedError as error:
             raise InputError(
                 f"column {name!r} of type {typed[name].type} cannot be written as CSV; "
@@ -271,7 +347,7 @@ def _text_of(typed: Any) -> Any:
     return pa.table(columns, typed.column_names)
 
 
-def _as_text(column: Any) -> Any:
+def _as_text(column: Any, decimal: str = ".") -> Any:
     """Cells as CSV text: the shortest number that reads back the same, nothing for missing."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -279,6 +355,8 @@ def _as_text(column: Any) -> Any:
     elif pa.types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
     text = pc.cast(column, pa.string())
+    if pa.types.is_floating(kind) and decimal != ".":
+        text = pc.replace_substring(text, ".", decimal)
     if pa.types.is_timestamp(kind):
         # Whole seconds need no zeros after the point, whatever unit they are stored in.
         text = pc.replace_substring_regex(text, r"\.0+(Z|[+-]\d+)?$", r"\1")
@@ -289,7 +367,7 @@ def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
     delimiter = "\t" if suffix.startswith(".tsv") else table.delimiter
     text = table.text
     if text is None:
-        text = _text_of(table.typed)
+        text = _text_of(table.typed, table.decimal)
     lines = _lines([_quoted(column, delimiter) for column in text.columns], delimiter)
     names = _lines([_quoted(pa.array([name]), delimiter) for name in text.column_names], delimiter)
     compression = "gzip" if suffix.endswith(".gz") else None
@@ -302,7 +380,7 @@ def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
 def _quoted(text: Any, delimiter: str) -> Any:
     """Cells with quotes around those that need them, and no others."""
     needs = pc.match_substring_regex(text, rf'["\r\n{delimiter}]')
-    if not pc.any(needs).as_py():
+    if not _any(needs):
         return text
     doubled = pc.replace_substring(text, '"', '""')
     return pc.if_else(needs, pc.binary_join_element_wise('"', doubled, '"', ""), text)

@@ -90,28 +90,43 @@ class Settings:
         str | None, typer.Option(metavar="A,B,C", help="Columns of values, with commas between.")
     ] = None
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time to train, such as 90s, 10m or 1h.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Time to train, such as 90s, 10m or 1h; 60s by default."
+        ),
     ] = None
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps to train, in place of a time.")
     ] = None
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of every random choice.")] = None
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of every random choice; 0 by default.")
+    ] = None
     preset: Annotated[
-        str | None, typer.Option(help="Size: tiny, small, base, large or paper.")
+        str | None,
+        typer.Option(
+            help="Size: tiny, small, base, large or paper; by default what suits the budget."
+        ),
     ] = None
     setting: Annotated[
         str | None,
-        typer.Option(help="Order of imputation: regular, irregular, stochastic, partial or auto."),
+        typer.Option(
+            help="Order of imputation, usually left at auto, the default, which looks at the "
+            "data: regular, irregular, stochastic, partial or auto."
+        ),
     ] = None
     hide: Annotated[
         str | None,
-        typer.Option(help="Cells hidden to learn and to score: own, points, blocks or auto."),
+        typer.Option(
+            help="Cells hidden to learn and to score: own, points, blocks or auto, the default."
+        ),
     ] = None
     on_empty: Annotated[
         str | None,
-        typer.Option(help="A series with nothing known: error, or skip to leave it missing."),
+        typer.Option(
+            help="A series with nothing known: error, the default, or skip to leave it missing."
+        ),
     ] = None
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto, the default.")] = None
 
     def given(self) -> dict[str, Any]:
         """The settings that were given, as the library takes them.

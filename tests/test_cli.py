@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nrtsi
-from nrtsi import cli
+from nrtsi import cli, reports
 from nrtsi.cli import app
 from nrtsi.errors import TrainingError
 from nrtsi.events import ImputeStep, TrainStep
@@ -369,8 +369,8 @@ def test_scores_end_with_what_may_help_where_nrtsi_was_not_best(
     ],
 )
 def test_the_conclusion_names_the_best_method(mse, line):
-    assert cli._conclusion(mse, "more").startswith(line)
-    assert cli._conclusion({"nrtsi": 1.0}, "more") is None
+    assert reports.conclusion(mse, "more").startswith(line)
+    assert reports.conclusion({"nrtsi": 1.0}, "more") is None
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,9 @@ def test_a_grid_of_tenths_ends_at_the_last_row():
 @pytest.mark.parametrize(
     ("every", "message"),
     [
-        (15, "every must be a duration such as '15min' where times are datetimes, got 15"),
+        (15, "every must be a duration such as '15min' for datetimes, got 15; say what"),
+        ("15", "every must be a duration such as '15min' for datetimes, got 15; say what"),
+        ("1M", r"a duration must be .* got '1M'; .* could be months"),
         ("often", "a duration must be"),
         ("1ns", r"every must leave at most 100,000,000 rows, got [\d,]+; take a longer step"),
     ],

@@ -1,6 +1,7 @@
 """What `read` guesses, accepts and refuses."""
 
 import datetime as dt
+import itertools
 import subprocess
 import sys
 
@@ -30,7 +31,7 @@ def test_a_column_named_like_time_is_the_time():
     assert panel.columns == Columns("Timestamp", None, ("x",))
     assert panel.guesses == (
         "time: column 'Timestamp' (guessed)",
-        "values: columns 'x' (guessed)",
+        "values: column 'x' (guessed)",
     )
 
 
@@ -44,12 +45,92 @@ def test_without_a_time_column_rows_are_counted():
     panel = read(pl.DataFrame({"x": [1.0, None, 2.0]}))
     assert panel.series.time.tolist() == [0.0, 1.0, 2.0]
     assert panel.clock == Clock("number", 0, 1.0)
-    assert panel.guesses[0] == "time: the row number (no time column found)"
+    assert panel.guesses[0] == (
+        "time: the row number (no column of times was found; name one with time=)"
+    )
+    assert panel.by_row_number
+    assert not read(wide()).by_row_number
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ["01.02.2024 00:00", "01.02.2024 01:00", "01.02.2024 02:00"],
+        ["2024-01-01", "2024-01-02", "2024-01-03"],
+        ["3/12/2024", "3/13/2024", "3/14/2024"],
+    ],
+)
+def test_text_of_any_name_that_holds_dates_is_the_time(dates):
+    panel = read(pl.DataFrame({"note": list("abc"), "wann": dates, "x": [1.0, None, 2.0]}))
+    assert panel.columns.time == "wann"
+    assert panel.clock.kind == "datetime"
+    assert panel.guesses[0] == "time: column 'wann' (guessed: it holds dates)"
+
+
+def test_days_that_only_later_rows_tell_from_months_are_dates_too():
+    days = [f"{day}/1/2024" for day in range(1, 32)]
+    panel = read(pl.DataFrame({"tag": days, "x": [1.0, None, *range(29)]}, strict=False))
+    assert panel.columns.time == "tag"
+    np.testing.assert_array_equal(panel.series.time, np.arange(31.0))
+
+
+def test_python_dates_in_a_pandas_column_are_the_time():
+    panel = read(pd.DataFrame({"x": [1.0, None, 2.0], "tag": [day.date() for day in DAYS]}))
+    assert panel.columns.time == "tag"
+
+
+@pytest.mark.parametrize("last", ["soon", "", None])
+def test_text_with_one_row_that_is_no_date_is_not_the_time(last):
+    text = [f"2024-01-01 00:{minute:02}" for minute in range(59)] + [last]
+    panel = read(pl.DataFrame({"when": text, "x": [1.0] * 60}))
+    assert panel.by_row_number
+
+
+@given(st.lists(st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), min_size=2, max_size=9))
+@settings(max_examples=50, deadline=None)
+def test_a_first_column_is_the_time_exactly_where_it_always_increases(numbers):
+    rising = all(a < b for a, b in itertools.pairwise(numbers))
+    panel = read(pl.DataFrame({"epoch": numbers, "x": [1.0] * len(numbers)}))
+    assert (panel.columns.time == "epoch") == rising
+    assert panel.by_row_number == (not rising)
+
+
+def test_the_guess_of_an_increasing_first_column_says_why():
+    panel = read(pl.DataFrame({"epoch": [3, 5, 9], "x": [1.0, None, 2.0]}))
+    assert panel.columns == Columns("epoch", None, ("x",))
+    assert panel.guesses[0] == "time: column 'epoch' (guessed: it always increases)"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [1.0, None, 3.0],
+        [1.0, 2.0, float("nan")],
+        [1.0, 2.0, 1e301],
+        [2**62, 2**62 + 1, 2**62 + 2],  # one and the same float
+    ],
+)
+def test_a_first_column_that_cannot_be_a_time_is_not_guessed_to_be_one(first):
+    assert read(pl.DataFrame({"n": first, "x": [1.0, None, 2.0]})).by_row_number
+
+
+def test_the_only_column_of_numbers_is_a_value_even_if_it_increases():
+    panel = read(pl.DataFrame({"x": [1.0, 2.5, 4.0], "flag": [True, False, True]}))
+    assert panel.columns == Columns(None, None, ("x",))
+
+
+def test_a_named_first_column_is_not_taken_as_the_time():
+    frame = pl.DataFrame({"a": [1.0, 2.0, 4.0], "x": [1.0, None, 2.0]})
+    assert read(frame, Columns(values=("a", "x"))).by_row_number
 
 
 def test_two_datetime_columns_of_other_names_are_not_guessed_between():
     panel = read(pl.DataFrame({"a": DAYS, "b": DAYS, "x": [1.0, None, 2.0]}))
-    assert panel.guesses[0] == "time: the row number (columns 'a', 'b' all hold datetimes)"
+    assert (
+        panel.guesses[0]
+        == "time: the row number (columns 'a', 'b' all hold datetimes; name one with time=)"
+    )
+    assert panel.by_row_number
 
 
 def test_a_datetime_column_with_holes_is_not_guessed_to_be_the_time():
@@ -92,7 +173,46 @@ def test_an_id_by_name_is_used_even_where_times_do_not_repeat():
 def test_a_column_that_numbers_the_rows_is_neither_id_nor_value():
     panel = read(wide(id=[11, 12, 13]))
     assert panel.columns == Columns("time", None, ("x",))
-    assert panel.guesses[-1] == "left out: columns 'id' (they count the rows)"
+    assert panel.guesses[-1] == "left out: column 'id' (it counts the rows)"
+
+
+def test_whole_numbers_that_increase_by_more_than_one_are_values():
+    panel = read(wide(n=[1, 2, 3], m=[7, 8, 9], total=[10, 12, 13], top=[-(2**63), 0, 2**63 - 1]))
+    assert panel.columns.values == ("x", "total", "top")
+    assert panel.guesses[-1] == "left out: columns 'n', 'm' (they count the rows)"
+
+
+def test_parts_of_the_date_are_left_out_with_a_remedy():
+    frame = pl.DataFrame({"Year": [2024] * 3, "month": [1, 1, 2], "x": [1.0, None, 2.0]})
+    panel = read(frame)
+    assert panel.columns.values == ("x",)
+    assert panel.guesses[-1] == (
+        "left out: columns 'Year', 'month' (parts of the date; "
+        "join them into one time column to use the real times)"
+    )
+    panel = read(frame.with_columns(time=pl.Series(DAYS)))
+    assert panel.guesses[-1] == "left out: columns 'Year', 'month' (parts of the date)"
+
+
+@pytest.mark.parametrize("hours", [[5, None, 3], [5.0, 4.0, 3.0]])
+def test_parts_of_the_date_with_gaps_or_fractions_are_values(hours):
+    assert read(wide(hour=hours)).columns.values == ("x", "hour")
+
+
+@pytest.mark.parametrize("kind", [pl.Float64, pl.Int64, pl.Null, pl.String])
+def test_a_guessed_column_with_nothing_observed_is_left_out(kind):
+    panel = read(wide(empty=pl.Series([None] * 3, dtype=kind)))
+    assert panel.columns.values == ("x",)
+    assert panel.guesses[-1] == "left out: column 'empty' (nothing observed)"
+
+
+def test_a_guessed_column_of_nan_alone_is_left_out():
+    assert read(wide(empty=[float("nan")] * 3)).columns.values == ("x",)
+
+
+def test_gaps_in_columns_of_no_numbers_are_said_not_to_be_filled():
+    panel = read(wide(flag=[True, None, False], wd=["mo", None, "we"], full=list("abc")))
+    assert panel.guesses[-1] == "not filled: columns 'flag', 'wd' (not numbers)"
 
 
 def test_flags_text_and_counters_are_no_values():
@@ -124,7 +244,8 @@ def test_series_with_nothing_observed_are_listed_not_refused():
 
 def test_a_fitted_clock_allows_a_column_with_nothing_observed():
     frame = wide(y=pl.Series([None] * 3, dtype=pl.Float64))
-    assert not read(frame, clock=Clock("number", 0, 1.0)).series.observed[:, 1].any()
+    panel = read(frame, Columns(values=("x", "y")), clock=Clock("number", 0, 1.0))
+    assert not panel.series.observed[:, 1].any()
 
 
 @given(st.permutations(range(8)))
@@ -273,9 +394,18 @@ def test_duplicate_times_without_ids_say_how_to_name_them():
     frame = pl.DataFrame({"time": [DAYS[0], DAYS[0]], "x": [1.0, 2.0]})
     refused(
         r"got 2 rows at '2024-01-01 00:00:00' \(1 too many in all\); "
-        r"remove or average them, or name the column of series with id=",
+        r"remove or average them, or name the column of series with id= "
+        r"\(where an hour comes twice at the end of summer time, give times with a zone\)$",
         frame,
     )
+
+
+@pytest.mark.parametrize(
+    "time", [["2024-10-27"] * 2, ["2024-10-27T02:30Z"] * 2, [DAYS[0]] * 3, [DAYS[0].date()] * 2]
+)
+def test_duplicates_that_no_clock_set_back_explains_do_not_speak_of_summer_time(time):
+    frame = pl.DataFrame({"time": time, "x": [1.0] * len(time)})
+    refused(r"or name the column of series with id=$", frame)
 
 
 def test_missing_ids_are_refused():
@@ -298,9 +428,11 @@ def test_infinite_values_are_refused(bad):
     )
 
 
-def test_a_column_with_nothing_observed_is_refused_when_fitting():
+def test_a_named_column_with_nothing_observed_is_refused_when_fitting():
     frame = wide(y=pl.Series([None] * 3, dtype=pl.Float64))
-    refused("at least one observed value, got none in 'y'; leave it out with columns=", frame)
+    message = "at least one observed value, got none in 'y'; leave it out with columns="
+    refused(message, frame, Columns(values=("x", "y")))
+    refused(message, frame.drop("x"))
 
 
 def test_times_that_floats_cannot_tell_apart_are_refused():

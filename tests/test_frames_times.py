@@ -27,7 +27,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
     [
         ("90s", 90), ("15min", 900), ("10m", 600), ("1h", 3600), ("2d", 172_800), ("1h30m", 5400),
         ("1h 30min", 5400), ("0.5h", 1800), (".5s", 0.5), ("250ms", 0.25), ("1w", 604_800),
-        ("90", 90), (90, 90), (1.5, 1.5), ("1H", 3600),
+        ("90", 90), (90, 90), (1.5, 1.5), ("1H", 3600), ("1MIN", 60), ("2MS", 2e-3),
     ],
 )  # fmt: skip
 def test_durations_are_seconds(text, seconds):
@@ -40,6 +40,12 @@ def test_durations_are_seconds(text, seconds):
 )
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(InputError, match=r"a duration must be .* '15min', '1h', '2d' or '1h30m'"):
+        duration(text)
+
+
+@pytest.mark.parametrize("text", ["1M", "1h30M", "6 M"])
+def test_a_capital_m_is_refused_since_it_could_be_a_month(text):
+    with pytest.raises(InputError, match=r"'M' could be months: write minutes as '1min'"):
         duration(text)
 
 
@@ -107,7 +113,8 @@ def test_a_named_unit_is_used():
 @pytest.mark.parametrize(
     ("data", "unit", "message"),
     [
-        ("hourly", 60, "unit must be a duration such as '1h' where times are datetimes, got 60"),
+        ("hourly", 60, "unit must be a duration such as '15min' for datetimes, got 60; say"),
+        ("hourly", "60", "unit must be a duration such as '15min' for datetimes, got 60; say"),
         ("hourly", "soon", "a duration must be"),
         (
             "numbers",

@@ -2,6 +2,15 @@
 
 from nrtsi.frames.clock import Clock, duration
 from nrtsi.frames.columns import Columns, fitted_columns_must_match
+from nrtsi.frames.guesses import BY_ROW_NUMBER
 from nrtsi.frames.panel import Panel, read
 
-__all__ = ["Clock", "Columns", "Panel", "duration", "fitted_columns_must_match", "read"]
+__all__ = [
+    "BY_ROW_NUMBER",
+    "Clock",
+    "Columns",
+    "Panel",
+    "duration",
+    "fitted_columns_must_match",
+    "read",
+]

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Int
 
 from nrtsi.errors import InputError
 from nrtsi.frames.cells import as_kind, put_arrow
-from nrtsi.frames.clock import duration, number_step
-from nrtsi.frames.columns import Columns, Owners, listed, owners_of
-from nrtsi.frames.table import arrow_list, arrow_of, frame_of, time_index
+from nrtsi.frames.clock import datetime_step, number_step
+from nrtsi.frames.columns import Columns, Owners, owners_of
+from nrtsi.frames.table import arrow_list, arrow_of, frame_of, listed, time_index
 from nrtsi.frames.times import Times, read_times
 
 __all__ = ["Asked", "asked_of", "blank_array", "blank_frame", "grid_of"]
@@ -37,12 +37,7 @@ def grid_of(times: Times, start: Int[np.ndarray, " bound"], every: str | float) 
     """
     if times.kind == "number":
         return _number_grid(times, start, number_step(every, "every"))
-    if not isinstance(every, str):
-        raise InputError(
-            f"every must be a duration such as '15min' where times are datetimes, got {every!r}; "
-            f"say what the number measures"
-        )
-    step = round(duration(every) * 1e9)
+    step = round(datetime_step(every, "every") * 1e9)
     tick = next(size for size in (times.tick, 1_000_000, 1_000, 1) if step % size == 0)
     times = times.finer(tick)
     return _regular(times, start, step // times.tick)

@@ -31,12 +31,14 @@ _SECONDS = {
     "w": 7 * _DAY,
 }
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
-_PART = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
+_PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 _PLAIN = re.compile(rf"\s*(?:{_NUMBER})\s*")
 
 
 def duration(text: str | float) -> float:
     """Seconds in a duration; a plain number is seconds already, "m" and "min" are minutes.
+
+    Units may be written in capitals, but not "M", which elsewhere stands for months.
 
     Raises:
         InputError: The text is no duration, or the duration is not positive.
@@ -44,13 +46,19 @@ def duration(text: str | float) -> float:
     >>> duration("1h30m"), duration("15min"), duration(90)
     (5400.0, 900.0, 90.0)
     """
-    seconds = _seconds(text.casefold()) if isinstance(text, str) else _plain(text)
+    seconds = _seconds(text) if isinstance(text, str) else _plain(text)
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(
             f"a duration must be a positive number of seconds or a text such as '90s', '15min', "
             f"'1h', '2d' or '1h30m', got {text!r}; write it in one of these ways"
+            f"{_month_hint(text)}"
         )
     return seconds
+
+
+def _month_hint(text: Any) -> str:
+    months = isinstance(text, str) and any(unit == "M" for _, unit in _PART.findall(text))
+    return " ('M' could be months: write minutes as '1min', a month as '30d')" if months else ""
 
 
 def _plain(number: Any) -> float:
@@ -63,9 +71,13 @@ def _seconds(text: str) -> float:
     if _PLAIN.fullmatch(text):
         return float(text)
     parts = _PART.findall(text)
-    if not parts or _PART.sub("", text) or any(unit not in _SECONDS for _, unit in parts):
+    if not parts or _PART.sub("", text):
         return math.nan
-    return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return math.fsum(float(number) * _length(unit) for number, unit in parts)
+
+
+def _length(unit: str) -> float:
+    return math.nan if unit == "M" else _SECONDS.get(unit.lower(), math.nan)
 
 
 @dataclass(frozen=True)
@@ -162,13 +174,19 @@ def _median(times: Times, owner: np.ndarray) -> float:
 
 def _named_unit(unit: float | str, kind: str) -> float:
     if kind == "datetime":
-        if not isinstance(unit, str):
-            raise InputError(
-                f"unit must be a duration such as '1h' where times are datetimes, got {unit!r}; "
-                f"say what the number measures, e.g. '{unit}s'"
-            )
-        return duration(unit) * _SECOND
+        return datetime_step(unit, "unit") * _SECOND
     return number_step(unit, "unit")
+
+
+def datetime_step(step: float | str, what: str) -> float:
+    """Seconds of a length on a clock of datetimes; a number without a unit is refused."""
+    seconds = duration(step) if isinstance(step, str) else math.nan
+    if not isinstance(step, str) or _PLAIN.fullmatch(step):
+        raise InputError(
+            f"{what} must be a duration such as '15min' for datetimes, got {step}; "
+            f"say what the number measures, e.g. '{step}min'"
+        )
+    return seconds
 
 
 def number_step(step: float | str, what: str) -> float:

@@ -1,6 +1,6 @@
-"""Which column is what: the caller's names checked, and guesses where none were given."""
+"""Which column is what: the caller's names checked, and guessed where none were given."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -10,22 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from nrtsi.errors import InputError
-from nrtsi.frames.table import arrow_of, frame_of, time_index
+from nrtsi.frames.guesses import guess_time, guess_values, times_of
+from nrtsi.frames.table import arrow_of, frame_of, listed, time_index
 from nrtsi.frames.times import Times, read_times, repeats, row_numbers
 
 __all__ = ["Columns", "Owners", "fitted_columns_must_match", "owners_of", "resolve"]
 
-_TIME_NAMES = (
-    "timestamp", "datetime", "date_time", "time", "date", "ds", "utc", "time_utc", "ts",
-    "measured_at", "observed_at", "recorded_at", "valid_time", "t",
-)  # fmt: skip
 _ID_NAMES = (
     "unique_id", "series_id", "series", "item_id", "id", "uid", "station_id", "station",
     "sensor_id", "sensor", "device_id", "device", "site_id", "site", "location_id", "location",
     "patient_id", "patient", "subject", "entity", "group", "key", "name", "item", "symbol",
     "ticker", "store",
 )  # fmt: skip
-_SHOWN = 12  # names listed in a message before the rest is counted
 
 
 @dataclass(frozen=True)
@@ -76,17 +72,6 @@ class Resolution:
     times: Times
     owners: Owners
     guesses: list[str] = field(default_factory=list)
-
-
-def listed(names: Iterable[Any]) -> str:
-    """Names quoted and joined, the tail of a long list counted.
-
-    >>> listed(["a", "b"])
-    "'a', 'b'"
-    """
-    names = list(names)
-    shown = ", ".join(repr(name) for name in names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def fitted_columns_must_match(data: Any, fitted: Columns) -> None:
@@ -158,55 +143,22 @@ def resolve(frame: nw.DataFrame[Any], columns: Columns) -> Resolution:
         columns = replace(columns, time=None)
         times: Times | None = read_times(arrow_of(index, "the index"), "the index")
     else:
-        columns = _with_time(frame, columns, guesses)
-        times = _times(frame, columns.time)
+        columns, times = _with_time(frame, columns, guesses)
     columns, owners = _with_id(frame, columns, times, guesses)
-    columns = _with_values(frame, columns, guesses)
+    columns = _with_values(frame, columns, times, guesses)
     return Resolution(
         columns, row_numbers(owners.code) if times is None else times, owners, guesses
     )
 
 
-def _times(frame: nw.DataFrame[Any], name: str | None) -> Times | None:
-    if name is None:
-        return None
-    what = f"time column {name!r}"
-    return read_times(arrow_of(frame.get_column(name), what), what)
-
-
-def _with_time(frame: nw.DataFrame[Any], columns: Columns, guesses: list[str]) -> Columns:
+def _with_time(
+    frame: nw.DataFrame[Any], columns: Columns, guesses: list[str]
+) -> tuple[Columns, Times | None]:
     if columns.time is not None:
-        return columns
-    taken = {columns.id, *(columns.values or ())}
-    free = {name: dtype for name, dtype in frame.schema.items() if name not in taken}
-    by_name = _first_named(free, _TIME_NAMES, _may_be_time)
-    moments = [name for name, dtype in free.items() if _is_moment(dtype)]
-    moments = [name for name in moments if not frame.get_column(name).is_null().any()]
-    if by_name is not None:
-        guesses.append(f"time: column {by_name!r} (guessed)")
-        return replace(columns, time=by_name)
-    if len(moments) == 1:
-        guesses.append(f"time: column {moments[0]!r} (guessed, the only one with datetimes)")
-        return replace(columns, time=moments[0])
-    why = f"columns {listed(moments)} all hold datetimes" if moments else "no time column found"
-    guesses.append(f"time: the row number ({why})")
-    return columns
-
-
-def _first_named(
-    schema: dict[str, Any], names: Sequence[str], suits: Callable[[Any], bool]
-) -> str | None:
-    there = {str(name).casefold(): name for name in reversed(schema) if suits(schema[name])}
-    return next((there[name] for name in names if name in there), None)
-
-
-def _is_moment(dtype: Any) -> bool:
-    return isinstance(dtype, nw.Datetime | nw.Date)
-
-
-def _may_be_time(dtype: Any) -> bool:
-    numeric = dtype.is_integer() or dtype.is_float()
-    return _is_moment(dtype) or numeric or isinstance(dtype, nw.String | nw.Object)
+        return columns, times_of(frame, columns.time)
+    name, times, sentence = guess_time(frame, {columns.id, *(columns.values or ())})
+    guesses.append(sentence)
+    return replace(columns, time=name), times
 
 
 def _is_label(dtype: Any) -> bool:
@@ -275,19 +227,17 @@ def _id_candidates(frame: nw.DataFrame[Any], columns: Columns, *, by_type: bool)
     return found
 
 
-def _with_values(frame: nw.DataFrame[Any], columns: Columns, guesses: list[str]) -> Columns:
+def _with_values(
+    frame: nw.DataFrame[Any], columns: Columns, times: Times | None, guesses: list[str]
+) -> Columns:
     if columns.values is not None:
         for name in columns.values:
             _must_be_numeric(frame, name)
         names = columns.values
     else:
-        taken = (columns.time, columns.id)
-        numeric = [n for n, dtype in frame.schema.items() if n not in taken and dtype.is_numeric()]
-        counters = [name for name in numeric if _counts(frame.get_column(name))]
-        names = tuple(name for name in numeric if name not in counters)
-        guesses.append(f"values: columns {listed(names)} (guessed)")
-        if counters:
-            guesses.append(f"left out: columns {listed(counters)} (they count the rows)")
+        dated = times is not None and times.kind == "datetime"
+        names, sentences = guess_values(frame, (columns.time, columns.id), dated=dated)
+        guesses.extend(sentences)
     if not names:
         raise InputError(
             f"there must be at least one numeric column to impute, got {listed(frame.columns)}; "
@@ -303,10 +253,3 @@ def _must_be_numeric(frame: nw.DataFrame[Any], name: str) -> None:
             f"column {name!r} must be numeric, got {dtype}; convert it to numbers, "
             f"or leave it out of columns="
         )
-
-
-def _counts(column: nw.Series[Any]) -> bool:
-    if not column.dtype.is_integer() or len(column) < 2 or column.is_null().any():
-        return False
-    numbers = column.to_numpy()
-    return bool((numbers[1:] > numbers[:-1]).all())

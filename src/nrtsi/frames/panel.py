@@ -12,6 +12,7 @@ from nrtsi.frames.asked import Asked, asked_of, blank_array, blank_frame, grid_o
 from nrtsi.frames.back import ArrayBack, Back, FrameBack
 from nrtsi.frames.clock import Clock
 from nrtsi.frames.columns import Columns
+from nrtsi.frames.guesses import BY_ROW_NUMBER
 from nrtsi.frames.rows import Rows, array_rows, frame_rows, sort
 from nrtsi.frames.times import Times, repeats, together
 from nrtsi.series import SeriesSet
@@ -58,6 +59,11 @@ class Panel:
         some = self.series.observed.any(axis=1)
         count = np.add.reduceat(some.astype(np.int64), self.series.start[:-1])
         return tuple(self.ids[i] for i in np.flatnonzero(count == 0))
+
+    @property
+    def by_row_number(self) -> bool:
+        """Whether no column of times was found in a frame, so that its rows are counted."""
+        return any(sentence.startswith(BY_ROW_NUMBER) for sentence in self.guesses)
 
     def fill(self, values: Float[np.ndarray, "row dim"]) -> Any:
         """The caller's data with its missing cells replaced by `values`.

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
 from nrtsi.frames.cells import floats
-from nrtsi.frames.columns import Columns, Owners, array_names, listed, resolve
-from nrtsi.frames.table import arrow_list, frame_of
+from nrtsi.frames.columns import Columns, Owners, array_names, resolve
+from nrtsi.frames.table import arrow_list, frame_of, listed
 from nrtsi.frames.times import Times, read_times, repeats, row_numbers
 
 __all__ = ["Rows", "array_rows", "frame_rows", "sort"]
@@ -160,6 +160,8 @@ def _refuse_repeat(rows: Rows, line: int, count: int) -> None:
     alike = int(((code == code[line]) & (ticks == ticks[line])).sum())
     whose = f" in series {rows.owners.ids[code[line]]!r}" if len(rows.owners.ids) > 1 else ""
     remedy = "" if rows.columns.id is not None else ", or name the column of series with id="
+    if alike == 2 and rows.times.may_repeat_an_hour:
+        remedy += " (where an hour comes twice at the end of summer time, give times with a zone)"
     raise InputError(
         f"times must be unique inside a series, got {alike} rows at {rows.times.show(line)!r}"
         f"{whose} ({count} too many in all); remove or average them{remedy}"

@@ -1,6 +1,7 @@
 """The caller's frame behind narwhals: opening it, and columns as Arrow data."""
 
 import datetime
+from collections.abc import Iterable
 from typing import Any
 
 import narwhals as nw
@@ -9,7 +10,9 @@ from narwhals.exceptions import DuplicateError
 
 from nrtsi.errors import InputError
 
-__all__ = ["arrow_list", "arrow_of", "frame_of", "time_index"]
+__all__ = ["arrow_list", "arrow_of", "frame_of", "listed", "time_index"]
+
+_SHOWN = 12  # names listed in a message before the rest is counted
 
 
 def frame_of(data: Any) -> nw.DataFrame[Any]:
@@ -59,6 +62,17 @@ def time_index(frame: nw.DataFrame[Any]) -> nw.Series[Any] | None:
         return None
     moments = nw.from_native(index.to_series(index=range(len(index))), series_only=True)
     return moments if isinstance(moments.dtype, nw.Datetime) else None
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names quoted and joined, the tail of a long list counted.
+
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    """
+    names = list(names)
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def arrow_of(column: nw.Series[Any], what: str) -> Any:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from nrtsi.errors import InputError
 
-__all__ = ["Style", "parse"]
+__all__ = ["Style", "parse", "readable"]
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _HEAD = 100
@@ -152,6 +152,15 @@ def parse(array: pa.Array, what: str) -> tuple[pa.Array, Style]:
             separator = pc.extract_regex(array[:1], f"^{manner.pattern}")[0].as_py()["s"]
             return stamps, _style(first, manner.style(separator))
     raise _refusal(array, what)
+
+
+def readable(array: pa.Array) -> bool:
+    """Whether the rows can be read as times in one manner at least."""
+    if array.null_count or not len(array):
+        return False
+    with contextlib.suppress(pa.ArrowInvalid):
+        return bool(len(_stamps(array)))
+    return any(_try(each, array) is not None for each in (_DAY_FIRST, _MONTH_FIRST, *_PLAIN))
 
 
 def _try(manner: _Manner, array: pa.Array) -> pa.Array | None:

@@ -38,6 +38,12 @@ class Times:
     zone: str | None = None
     """The caller's time zone; None for naive times and numbers."""
 
+    @property
+    def may_repeat_an_hour(self) -> bool:
+        """Whether these are local times of day, of which a clock set back shows some twice."""
+        bare = pa.types.is_date(self.type) or (self.style is not None and self.style.dates_only)
+        return self.kind == "datetime" and self.zone is None and not bare
+
     def take(self, rows: np.ndarray) -> "Times":
         """The times at these rows."""
         return replace(self, ticks=self.ticks[rows])

@@ -98,6 +98,15 @@ def test_one_call_needs_nothing_but_the_frame():
     pd.testing.assert_frame_equal(filled, again, check_exact=True)
 
 
+def test_times_by_row_number_are_warned_of(caplog):
+    frame = hourly(40)[["a", "b"]]
+    nrtsi.impute(frame, **TINY)
+    assert "time: the row number" in caplog.text
+    caplog.clear()
+    NRTSI(**TINY).fit(hourly(40))
+    assert not caplog.text
+
+
 def test_a_frame_with_nothing_missing_comes_back_as_it_is():
     frame = hourly(30).dropna()
     assert nrtsi.impute(frame, budget="1h") is frame

@@ -1,5 +1,6 @@
 """What every method of imputation has in common: the caller's data in, the same kind out."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeAlias
@@ -12,7 +13,9 @@ from nrtsi.errors import InputError, NotFittedError
 from nrtsi.frames import Columns, Panel, fitted_columns_must_match, read
 from nrtsi.series import SeriesSet
 
-__all__ = ["Fill", "Imputer"]
+__all__ = ["Fill", "Imputer", "warn_of_row_numbers"]
+
+log = logging.getLogger(__name__)
 
 Fill: TypeAlias = Callable[[SeriesSet], np.ndarray]
 """Gives a value for every cell of a set of series, (row, dim)."""
@@ -81,7 +84,9 @@ class Imputer(TransformerMixin, BaseEstimator):
         Raises:
             InputError: The data cannot be used; the message says what to change.
         """
-        return self.fit_panel(self.read(frame, time=time, id=id, columns=columns, times=times))
+        panel = self.read(frame, time=time, id=id, columns=columns, times=times)
+        warn_of_row_numbers(panel)
+        return self.fit_panel(panel)
 
     def read(
         self,
@@ -201,3 +206,9 @@ class Imputer(TransformerMixin, BaseEstimator):
                 f"series {panel.empty[0]!r}{more} must have something observed, got nothing; "
                 f"leave it out, or set on_empty='skip' to leave it missing"
             )
+
+
+def warn_of_row_numbers(panel: Panel) -> None:
+    """Logs a warning where no times were found: the one guess that is easily wrong unnoticed."""
+    if panel.by_row_number:
+        log.warning("%s", next(each for each in panel.guesses if each.startswith("time:")))

@@ -11,7 +11,7 @@ import numpy as np
 
 from nrtsi.choices import course_of, device_of
 from nrtsi.errors import InputError
-from nrtsi.estimator import Fill, Imputer
+from nrtsi.estimator import Fill, Imputer, warn_of_row_numbers
 from nrtsi.events import Listener
 from nrtsi.fingerprint import fingerprint
 from nrtsi.fitted import Fitted
@@ -132,6 +132,7 @@ class NRTSI(Imputer):
             TrainingError: The loss is not finite; the model has the best weights so far.
         """
         panel = self.read(frame, time=time, id=id, columns=columns, times=times)
+        warn_of_row_numbers(panel)
         path = None if checkpoint is None else Path(checkpoint)
         return self.fit_panel(panel, listener=listener, path=path, resume=resume)
 
@@ -355,6 +356,7 @@ def impute(
     panel = model.read(frame, times=times)
     if panel.series.observed.all() and not any(value is not None for value in asked.values()):
         return frame  # nothing is missing, so there is nothing to learn for
+    warn_of_row_numbers(panel)
     model.fit_panel(panel, listener=listener)
     return model.impute(frame, times=times, listener=listener, **asked)
 

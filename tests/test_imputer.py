@@ -19,6 +19,7 @@ from nrtsi.config import SETTINGS
 from nrtsi.fingerprint import fingerprint, overlap
 from nrtsi.frames import read
 from nrtsi.inference import noise
+from nrtsi.schedule.plan import plan
 from nrtsi.series import SeriesSet
 from tests.strategies import seeds, some_series
 
@@ -358,7 +359,9 @@ def test_a_fingerprint_is_found_in_its_own_data_and_in_part_in_a_part(seed):
         ({"steps": -1}, "steps must be a whole number, 0 or more, got -1"),
         ({"steps": 1.5}, r"steps must be a whole number, 0 or more, got 1\.5"),
         ({"steps": None, "budget": "soon"}, "soon"),
-        ({"seed": -1}, "seed must be a whole number, 0 or more, got -1"),
+        ({"seed": -1}, r"seed must be a whole number from 0 to 2\*\*63 - 1, got -1"),
+        ({"seed": 2**70}, r"seed must be a whole number from 0 to 2\*\*63 - 1"),
+        ({"train": {"validation": 0.9}}, r"validation: .* less than or equal to 0\.5, got 0\.9"),
         ({"device": "abacus"}, "device 'abacus' cannot be used here; use 'auto' or 'cpu'"),
         ({"model": {"width": 0}}, "width: Input should be greater than 0, got 0"),
         ({"model": {"colour": 1}}, "colour: Extra inputs are not permitted"),
@@ -440,6 +443,29 @@ def test_the_setting_follows_the_data():
     assert NRTSI(**TINY).fit(single).setting_ == "regular"
     irregular = single.assign(time=single["time"] + pd.to_timedelta(np.arange(30) ** 2, unit="s"))
     assert NRTSI(**TINY).fit(irregular).setting_ == "irregular"
+
+
+def test_times_that_nearly_lie_on_a_grid_are_irregular_and_need_few_passes():
+    rng = np.random.default_rng(0)
+    time = np.arange(2000) + rng.uniform(-2e-4, 2e-4, 2000)
+    value = np.where(rng.random(2000) < 0.3, np.nan, np.sin(time / 9))
+    fitted = NRTSI(**TINY).fit(pd.DataFrame({"time": time, "x": value}))
+    assert fitted.setting_ == "irregular"
+    steps = plan(read_series(fitted, time, value), fitted.fitted_.engine.schedule)
+    assert len(list(steps)) < 12
+
+
+def read_series(fitted, time, value):
+    return read(pd.DataFrame({"time": time, "x": value}), clock=fitted.clock_).series
+
+
+def test_a_fit_that_fails_leaves_no_old_model_behind():
+    fitted = NRTSI(**TINY).fit(hourly(30))
+    fitted.set_params(setting="weekly")
+    with pytest.raises(InputError):
+        fitted.fit(hourly(30)[["time", "a"]])
+    with pytest.raises(NotFittedError):
+        fitted.impute(hourly(30))
 
 
 def test_an_explicit_preset_beats_what_the_budget_would_choose():

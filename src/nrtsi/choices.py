@@ -20,6 +20,7 @@ from nrtsi.errors import InputError
 from nrtsi.frames import Clock, duration
 from nrtsi.missing import Hiding, rows_fail_together
 from nrtsi.model.tokens import Layout
+from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
 from nrtsi.training.curriculum import Budget, Course
 
@@ -98,15 +99,19 @@ def _changed(kind: type[Any], fields: dict[str, Any], changes: Mapping[str, Any]
 
 
 def _seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be a whole number, 0 or more, got {seed!r}")
-    return int(seed)
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63:
+        return int(seed)
+    raise InputError(f"seed must be a whole number from 0 to 2**63 - 1, got {seed!r}")
 
 
 def _on_grid(series: SeriesSet) -> bool:
-    """True where all spacings are whole numbers of units."""
-    spacing = np.diff(series.time)[np.diff(series.owner) == 0]
-    return bool((np.abs(spacing - np.rint(spacing)) <= 1e-3).all())
+    """True where all rows are whole units from the first of their series.
+
+    So nearly whole that the plan takes equal gaps for equal; jittered times are irregular.
+    """
+    first = np.minimum(series.start[:-1], series.rows - 1)
+    offset = series.time - np.repeat(series.time[first], series.length)
+    return bool((np.abs(offset - np.rint(offset)) <= SAME / 4).all())
 
 
 def _some_rows_are_partial(series: SeriesSet) -> bool:

@@ -1,10 +1,11 @@
 """Settings of the network, the order of imputation and training, and the named presets."""
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -148,7 +149,7 @@ class TrainConfig(_Config):
     validate_every: PositiveInt = 50
     """Steps from one validation, and one checkpoint, to the next."""
 
-    validation: PositiveFloat = 0.1
+    validation: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     """Share of the data held out for validation."""
 
 

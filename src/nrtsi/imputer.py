@@ -145,6 +145,8 @@ class NRTSI(Imputer):
         resume: bool = False,
     ) -> Self:
         """Trains on data that has been read already; `path` is that of the checkpoint."""
+        if hasattr(self, "fitted_"):
+            del self.fitted_  # or a fit that fails would leave an old model with new columns
         self._settle(panel)
         self.fit_series(panel.series, listener=listener, path=path, resume=resume)
         return self

@@ -7,7 +7,6 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationError,
@@ -97,7 +96,7 @@ class ModelConfig(_Config):
 class ScheduleConfig(_Config):
     """Order of imputation."""
 
-    max_level: NonNegativeInt = 4
+    max_level: Annotated[int, Field(ge=0, le=60)] = 4
     """Coarsest level (L); it reaches gaps of `2**max_level` units."""
 
     order: Literal["widest", "smallest", "all"] = "widest"

@@ -7,7 +7,7 @@ from nrtsi.series import SeriesSet
 
 __all__ = ["fingerprint", "overlap"]
 
-KEPT = 1024
+KEPT = 8192
 
 
 def fingerprint(series: SeriesSet) -> Int[np.ndarray, " kept"]:
@@ -16,14 +16,22 @@ def fingerprint(series: SeriesSet) -> Int[np.ndarray, " kept"]:
 
 
 def overlap(kept: Int[np.ndarray, " kept"], series: SeriesSet) -> float:
-    """Share of a fingerprint's rows that stand in `series`, from 0 to 1."""
-    if not kept.size:
-        return 0.0
-    return float(np.isin(kept.view(np.uint64), _hash(series)).mean())
+    """Share of the rows of `series` that a fingerprint's data has too, from 0 to 1.
+
+    Estimated from the rows whose hashes are as small as those kept: all of them where the
+    fingerprint is complete.
+    """
+    hashes, known = _hash(series), kept.view(np.uint64)
+    if kept.size == KEPT:
+        hashes = hashes[hashes <= known.max()]
+    return float(np.isin(hashes, known).mean()) if hashes.size else 0.0
 
 
 def _hash(series: SeriesSet) -> UInt64[np.ndarray, " row"]:
-    """A hash of each row that has data: its time, its values and which of them are there."""
+    """A hash of each row that has data: times, values and which are there, with the row before.
+
+    Rows alone of few distinct values would be found anywhere.
+    """
     rows = series.observed.any(axis=1)
     # + 0.0 turns -0.0 into 0.0, which is the same value with other bits.
     columns = np.column_stack([series.time[rows], series.value[rows] + 0.0]).view(np.uint64)
@@ -31,7 +39,7 @@ def _hash(series: SeriesSet) -> UInt64[np.ndarray, " row"]:
     result = np.zeros(columns.shape[0], dtype=np.uint64)
     for column in (*columns.T, *seen.T):
         result = _mix(result ^ _mix(column + np.uint64(0x9E3779B97F4A7C15)))
-    return result
+    return result if result.size < 2 else _mix(result[1:] ^ _mix(result[:-1] + np.uint64(1)))
 
 
 def _mix(bits: UInt64[np.ndarray, " row"]) -> UInt64[np.ndarray, " row"]:

@@ -127,7 +127,14 @@ class Fitted:
     ) -> Float[np.ndarray, "row dim"]:
         self._refuse_partial(series)
         scaled = self.scaler.scale(series)
-        return self.scaler.unscale(engine.fill(scaled, draw=draw, listener=listener))
+        filled = self.scaler.unscale(engine.fill(scaled, draw=draw, listener=listener))
+        if not np.isfinite(filled).all():
+            row = int(np.argmin(np.isfinite(filled).all(axis=1)))
+            raise InputError(
+                f"series {series.keys[int(series.owner[row])]!r} must lie near the data the model "
+                f"was fitted on, got values so far off that the result is not finite; fit again"
+            )
+        return filled
 
     def _refuse_partial(self, series: SeriesSet) -> None:
         some, every = series.observed.any(axis=1), series.observed.all(axis=1)

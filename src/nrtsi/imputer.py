@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -388,6 +388,10 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic):
             return value.item()
-        return dict(value) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            return {str(key): plain(each) for key, each in value.items()}
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            return [plain(each) for each in value]
+        return value
 
     return {name: plain(value) for name, value in params.items()}

@@ -91,14 +91,13 @@ class Engine:
         return answers
 
     def _questions(self, state: SeriesSet, step: Step) -> Iterator[tuple[RowNetwork, Padded]]:
-        """Windows of one level each, as in training, with the network that answers them."""
         sources = np.flatnonzero(step.sources)
-        for level in np.unique(step.level):
-            network = self.networks[level if len(self.networks) > 1 else 0]
-            rows = step.rows[step.level == level]
-            parts = windows(sources, rows, state.start, self.model.window)
-            for padded in parts.batches(WEIGHTS):
-                yield network, padded
+        for index, network in enumerate(self.networks):
+            rows = step.rows if len(self.networks) == 1 else step.rows[step.level == index]
+            if rows.size:
+                parts = windows(sources, rows, state.start, self.model.window)
+                for padded in parts.batches(WEIGHTS):
+                    yield network, padded
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:

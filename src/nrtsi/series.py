@@ -107,6 +107,17 @@ class SeriesSet:
             self.time[rows], self.value[rows], self.observed[rows], start.astype(np.int64), keys
         )
 
+    def keep(self, rows: Bool[np.ndarray, " row"]) -> "SeriesSet":
+        """Only these rows; series may become empty."""
+        before = np.concatenate([[0], np.cumsum(rows)])
+        return SeriesSet(
+            self.time[rows],
+            self.value[rows],
+            self.observed[rows],
+            before[self.start],
+            self.keys,
+        )
+
     def hide(self, cells: Bool[np.ndarray, "row dim"]) -> "SeriesSet":
         """A copy in which `cells` are missing."""
         return replace(

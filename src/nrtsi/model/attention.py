@@ -39,7 +39,8 @@ def rotate(
 
     The product of a query and a key turned so depends on the difference of their times only.
     """
-    paired = torch.view_as_complex(channels.reshape(*channels.shape[:-1], -1, 2))
+    pairs = turn.shape[-1]  # in words, since a set may be empty
+    paired = torch.view_as_complex(channels.reshape(*channels.shape[:-1], pairs, 2))
     return torch.view_as_real(paired * turn).flatten(-2)
 
 

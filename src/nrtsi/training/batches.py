@@ -1,7 +1,7 @@
 """Teacher-forced questions: what is known before a step, and the truth of the step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ __all__ = ["Batch", "Questions", "Spans", "split"]
 
 # Rows of a longer series that are hidden and planned together: several windows at every level.
 SEGMENT = 256
+
+# Cells hidden and planned together, at most: what bounds memory for wide tables.
+CELLS = 2**19
 
 # Drawings of a level that occurs rarely before it is taken not to occur at all.
 TRIES = 8
@@ -145,24 +148,24 @@ class Questions:
         return _join([_widen(part, obs, targets) for part in parts])
 
     def _stretches(self, count: int) -> int:
-        """Stretches that give a little more than `count` windows."""
+        """Stretches that give about `count` windows, and not too many cells to plan."""
         rows = np.minimum(self.spans.end - self.spans.begin, SEGMENT).mean()
-        return int(np.clip(8 * count / rows, 4, 256))
+        most = max(4.0, CELLS / (rows * self.series.dims))
+        return int(np.clip(16 * count / rows, 4, most))
 
     def _windows(
         self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], level: int | None
     ) -> Iterator["_Asked"]:
-        state = truth.hide(hidden)
-        for step in plan(state, self.schedule, np.logical_or.reduce(hidden, axis=1)):
+        known_from = np.zeros(truth.rows, dtype=np.int64)
+        wanted = np.logical_or.reduce(hidden, axis=1)
+        for number, step in enumerate(plan(truth.hide(hidden), self.schedule, wanted)):
+            known_from[step.rows] = number
             sources = np.flatnonzero(step.sources)
             for own in range(self.schedule.max_level + 1) if level is None else (level,):
                 rows = step.rows[step.level == own]
                 if rows.size:
                     parts = windows(sources, rows, truth.start, self.model.window)
-                    yield _Asked(self, own, state, truth, hidden, step, parts)
-            known = state.observed.copy()
-            known[step.rows] = truth.observed[step.rows]
-            state = replace(state, value=np.where(known, truth.value, 0.0), observed=known)
+                    yield _Asked(self, own, truth, hidden, known_from, number, step, parts)
 
 
 @dataclass(frozen=True)
@@ -171,9 +174,15 @@ class _Asked:
 
     questions: Questions
     level: int
-    state: SeriesSet
     truth: SeriesSet
     hidden: Bool[np.ndarray, "row dim"]
+
+    known_from: Int[np.ndarray, " row"]
+    """The step after which a hidden row is known; complete once all steps are planned."""
+
+    number: int
+    """Which step this is."""
+
     step: Step
     parts: Windows
 
@@ -184,10 +193,17 @@ class _Asked:
         ask = self.questions
         rows, valid = padded.target, padded.target_valid[..., None]
         return Batch(
-            tokens(self.state, padded, gap, level, ask.layout, ask.model),
+            tokens(self._state(), padded, gap, level, ask.layout, ask.model),
             torch.from_numpy(self.truth.value[rows].astype(np.float32)),
             torch.from_numpy(self.hidden[rows] & valid),
         )
+
+    def _state(self) -> SeriesSet:
+        """What is known before the step: the truth but for what is hidden and not yet answered.
+
+        Made anew when it is needed: a copy for every step would be most of the memory.
+        """
+        return self.truth.hide(self.hidden & (self.known_from >= self.number)[:, None])
 
 
 def _share_out(asked: list[_Asked], count: int, rng: np.random.Generator) -> list[Batch]:

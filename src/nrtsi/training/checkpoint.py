@@ -1,5 +1,6 @@
 """Model files and training checkpoints: tensors and JSON in one safetensors file, nothing else."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -14,16 +15,17 @@ from nrtsi.errors import CheckpointError
 __all__ = ["load", "save"]
 
 FORMAT = 1
+DIGITS = 64
 
 Kind = Literal["model", "training"]
 
 
 def save(path: Path, kind: Kind, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
     """Writes both to `path`, whole or not at all."""
-    about = {"format": FORMAT, "kind": kind, "settings": settings}
-    # One entry: safetensors writes several in an order of its own, and the bytes would differ.
-    header = {"nrtsi": json.dumps(about, sort_keys=True)}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps({"format": FORMAT, "kind": kind, "settings": settings}, sort_keys=True)
+    # One entry: safetensors writes several in an order of its own, and the bytes would differ.
+    header = {"nrtsi": _digest(plain, text) + text}
     with atomic(path) as temporary:
         temporary.write_bytes(serialise(plain, header))
 
@@ -48,7 +50,10 @@ def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
     if "nrtsi" not in header:
         raise CheckpointError(f"{path} is a safetensors file, but not one that nrtsi wrote")
-    about = json.loads(header["nrtsi"])
+    digest, text = header["nrtsi"][:DIGITS], header["nrtsi"][DIGITS:]
+    if _digest(tensors, text) != digest:
+        raise CheckpointError(f"{path} is damaged: its checksum does not match; fit again")
+    about = json.loads(text)
     if about["format"] != FORMAT:
         raise CheckpointError(
             f"{path} has format {about['format']}, this version reads {FORMAT}; "
@@ -57,3 +62,12 @@ def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if about["kind"] != kind:
         raise CheckpointError(f"{path} is a {about['kind']} file, not a {kind} file")
     return tensors, about["settings"]
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    """SHA-256 of everything in the file, since a flipped bit of a weight is not seen otherwise."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].numpy().tobytes())
+    return digest.hexdigest()

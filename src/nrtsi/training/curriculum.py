@@ -119,7 +119,10 @@ def train(
     """
     if path is not None and not resume:
         path.unlink(missing_ok=True)  # a later --resume must not take up an older run
-    run = _Run(course, series, path, identity, listener)
+    # Rows without data are neither read nor asked for; without them a stretch of rows says the
+    # same of sparse data as of dense.
+    data = series.keep(np.logical_or.reduce(series.observed, axis=1))
+    run = _Run(course, data, path, identity, listener)
     stages = _stages(run)
     first, saved = _resume(run, stages) if resume else (0, None)
     interrupted, failure = False, None
@@ -137,6 +140,8 @@ def train(
         log.warning("training was interrupted; the best weights so far are kept")
     except TrainingError as error:
         failure = error
+    if not run.steps_before and course.budget.steps != 0:
+        log.warning("no training step was made within the budget; give a longer one")
     networks = _complete(run, [level for level, _ in stages])
     return Trained(networks, run.history, run.steps_before, interrupted, failure)
 

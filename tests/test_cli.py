@@ -529,6 +529,22 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("time,draw\n1,2\n2,\n3,4\n", [], "no column 'draw', which the result adds; rename it"),
+        ("time,x\n1,2\n2,\n3,4\n", ["--preset", "paper"], "has a point head"),
+    ],
+)
+def test_what_cannot_be_drawn_is_found_before_training(tmp_path, text, options, message):
+    data, out = tmp_path / "d.csv", tmp_path / "o.csv"
+    data.write_text(text)
+    result = CliRunner().invoke(app, ["sample", str(data), "--out", str(out), *options])
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(("text", "options", "message"), BAD)
 def test_bad_data_is_refused_in_one_line_and_nothing_is_lost(tmp_path, text, options, message):
     data, out = tmp_path / "d.csv", tmp_path / "o.csv"

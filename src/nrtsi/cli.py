@@ -161,6 +161,7 @@ def sample(
 
     check_output(out, overwrite=overwrite)
     table, began = read_table(data), time.monotonic()
+    _check_drawable(table, settings)
     imputer, panel = _model(model, settings, table, voice)
     with ProgressBar(quiet=voice.quiet) as listener:
         if panel is not None:
@@ -264,6 +265,20 @@ def _check_model_output(out: Path, checkpoint: Path, *, resume: bool, overwrite:
             f"or --overwrite to start anew"
         )
     check_writable(out, overwrite=overwrite or (resume and checkpoint.exists()))
+
+
+def _check_drawable(table: "Table", settings: Settings) -> None:
+    """Finds out before training what would keep `sample` from its result afterwards."""
+    from nrtsi.config import PRESETS
+
+    if "draw" in table.typed.column_names:
+        raise InputError("data must have no column 'draw', which the result adds; rename it")
+    preset = PRESETS.get(settings.preset or "")
+    if preset is not None and preset.model.head == "point":
+        raise InputError(
+            f"--preset {settings.preset} has a point head and knows no uncertainty; "
+            f"choose another to draw"
+        )
 
 
 def _new_model(settings: Settings, table: "Table", voice: Voice) -> "tuple[NRTSI, Panel]":

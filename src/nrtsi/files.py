@@ -31,7 +31,9 @@ __all__ = [
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
 """Suffixes that are understood, in any mixture of upper and lower case."""
 
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-", "?")
+MISSING = (
+    "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "-", "?",
+)  # fmt: skip
 """Texts that mean "missing" in a CSV column of numbers, times or truth values."""
 
 _DELIMITERS = ",;\t|"

@@ -38,6 +38,9 @@ class Fitted:
     steps: int
     history: list[dict[str, Any]]
 
+    version: str = __version__
+    """Of the library that fitted it."""
+
     def fill(
         self, series: SeriesSet, listener: Listener | None = None
     ) -> Float[np.ndarray, "row dim"]:
@@ -73,7 +76,7 @@ class Fitted:
         """What it is, as plain JSON."""
         engine = self.engine
         return {
-            "version": __version__,
+            "version": self.version,
             "preset": self.preset,
             "setting": self.setting,
             "steps": self.steps,
@@ -115,7 +118,9 @@ class Fitted:
             engine=Engine(networks, model, layout, schedule),
             scaler=Scaler.from_dict(record["scaler"]),
             fingerprint=tensors["fingerprint"].numpy(),
-            **{name: record[name] for name in ("setting", "preset", "steps", "history")},
+            **{
+                name: record[name] for name in ("setting", "preset", "steps", "history", "version")
+            },
         )
 
     def _fill(

@@ -19,7 +19,7 @@ from nrtsi.frames import Clock, Columns, Panel
 from nrtsi.inference import Engine, part_of
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
-from nrtsi.training import checkpoint as files
+from nrtsi.training import checkpoint as model_file
 from nrtsi.training.curriculum import Course, train
 
 __all__ = ["NRTSI", "impute", "load"]
@@ -276,7 +276,7 @@ class NRTSI(Imputer):
         """
         self.must_be_fitted()
         tensors, record = self.fitted_.pack()
-        files.save(Path(path), "model", tensors, record | self._about())
+        model_file.save(Path(path), "model", tensors, record | self._about())
 
     def info(self) -> dict[str, Any]:
         """What the model is, as plain JSON: settings, columns, clock, sizes, training."""
@@ -310,7 +310,7 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     Raises:
         CheckpointError: The file is absent, damaged, or not a model of this library.
     """
-    tensors, record = files.load(Path(path), "model")
+    tensors, record = model_file.load(Path(path), "model")
     model = NRTSI(**record["params"] | {"device": device})
     model.clock_ = Clock.from_json(record["clock"])
     model.columns_ = Columns(**record["columns"])

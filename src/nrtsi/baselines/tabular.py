@@ -75,13 +75,16 @@ class KNN(Tabular):
 class MICE(Tabular):
     """Each channel regressed on the others in turn: scikit-learn's `IterativeImputer`.
 
-    The regressions are fitted on at most 20,000 rows, taken evenly.
+    The regressions are fitted on at most 20,000 rows, taken evenly, and each on at most the 20
+    channels that go best with its own.
     """
 
     most_rows = 20_000
 
     def _imputer(self) -> Any:
-        return IterativeImputer(max_iter=10, random_state=0, keep_empty_features=True)
+        return IterativeImputer(
+            max_iter=10, random_state=0, keep_empty_features=True, n_nearest_features=20
+        )
 
 
 def _with_time(series: SeriesSet) -> SeriesSet:

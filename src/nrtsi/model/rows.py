@@ -1,7 +1,5 @@
 """The paper's network, one token a row, with the changes that make a small one learn fast."""
 
-from typing import Protocol
-
 import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
@@ -11,15 +9,7 @@ from nrtsi.model.attention import SetAttention, may_attend, turns
 from nrtsi.model.heads import GaussianHead, PointHead, Prediction
 from nrtsi.model.tokens import Layout, Tokens
 
-__all__ = ["Network", "RowNetwork"]
-
-
-class Network(Protocol):
-    """A network as training and inference see it."""
-
-    def __call__(self, tokens: Tokens) -> Prediction:
-        """Predicts the targets of every window."""
-        ...
+__all__ = ["RowNetwork"]
 
 
 class RowNetwork(nn.Module):

@@ -8,7 +8,6 @@ import torch
 
 from nrtsi.config import (
     PRESETS,
-    SETTINGS,
     ModelConfig,
     ScheduleConfig,
     TrainConfig,
@@ -41,8 +40,6 @@ def choose_setting(setting: str, series: SeriesSet) -> str:
 
     Data with nothing missing do not say what will be missing: with several channels, anything may.
     """
-    if setting not in SETTINGS:
-        raise InputError(f"setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
     if setting != "auto":
         return setting
     if series.dims > 1 and not rows_fail_together(series):
@@ -64,7 +61,7 @@ def course_of(
     setting = choose_setting(words["setting"], series)
     name = preset_for(words["preset"], budget.seconds)
     preset = PRESETS[name]
-    partial = setting == "partial" or (series.dims > 1 and _some_rows_are_partial(series))
+    partial = setting == "partial" or bool(series.partly.any())
     # The paper: one network is enough where rows are partly observed.
     levels = {"per_level": preset.model.per_level and not partial}
     schedule = schedule_for(setting, regular=_on_grid(series), max_level=words["max_level"])
@@ -112,10 +109,6 @@ def _on_grid(series: SeriesSet) -> bool:
     first = np.minimum(series.start[:-1], series.rows - 1)
     offset = series.time - np.repeat(series.time[first], series.length)
     return bool((np.abs(offset - np.rint(offset)) <= SAME / 4).all())
-
-
-def _some_rows_are_partial(series: SeriesSet) -> bool:
-    return bool((series.observed.any(axis=1) != series.observed.all(axis=1)).any())
 
 
 def _cycles(clock: Clock, series: SeriesSet) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 from nrtsi.errors import InputError, NotFittedError
+from nrtsi.events import Listener
 from nrtsi.frames import Columns, Panel, fitted_columns_must_match, read
 from nrtsi.series import SeriesSet
 
@@ -138,6 +139,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         at: Any = None,
         every: str | float | None = None,
         times: np.ndarray | None = None,
+        listener: Listener | None = None,
     ) -> Any:
         """Returns `frame` with every missing cell filled and nothing else changed.
 
@@ -148,14 +150,19 @@ class Imputer(TransformerMixin, BaseEstimator):
             every: Return the values at regular times only, so far apart ("15min", or a number),
                 from the first to the last row of each series.
             times: Times of the steps of an array.
+            listener: Told of every pass, where the method makes several.
 
         Raises:
-            NotFittedError: `fit` was not called.
+            NotFittedError: Neither `fit` nor `load` was called.
             InputError: The data cannot be used, or differs from the fitted; the message says how.
         """
         panel = self.open(frame, times=times)
         asked = panel.asked(at, every)
-        return asked.fill(self.values(panel, asked, self.fill_series))
+        return asked.fill(self.values(panel, asked, self._filler(listener)))
+
+    def _filler(self, listener: Listener | None) -> Fill:
+        """What fills a set of series and tells `listener` of it."""
+        return self.fill_series
 
     def transform(self, frame: Any) -> Any:
         """Another name for `impute`, for pipelines."""

@@ -142,9 +142,8 @@ class Fitted:
         return filled
 
     def _refuse_partial(self, series: SeriesSet) -> None:
-        some, every = series.observed.any(axis=1), series.observed.all(axis=1)
-        if not self.engine.layout.partial and (some != every).any():
-            partly = np.flatnonzero(some != every)
+        partly = np.flatnonzero(series.partly)
+        if not self.engine.layout.partial and partly.size:
             key = series.keys[int(series.owner[partly[0]])]
             raise InputError(
                 f"rows must be observed in all columns or in none, as in the data this model was "

@@ -187,36 +187,11 @@ class NRTSI(Imputer):
         """The mean of every cell, in the units of the data."""
         return self.fitted_.fill(series, listener)
 
+    def _filler(self, listener: Listener | None) -> Fill:
+        return lambda series: self.fill_series(series, listener)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
-
-    def impute(
-        self,
-        frame: Any,
-        *,
-        at: Any = None,
-        every: str | float | None = None,
-        times: np.ndarray | None = None,
-        listener: Listener | None = None,
-    ) -> Any:
-        """Returns `frame` with every missing cell filled and nothing else changed.
-
-        Args:
-            frame: Data of the fitted kind.
-            at: Return the values at these times only, on the grid or off it: a list of times, or
-                a table of times (and ids).
-            every: Return the values at regular times only, so far apart ("15min", or a number),
-                from the first to the last row of each series.
-            times: Times of the steps of an array.
-            listener: Told of every pass.
-
-        Raises:
-            NotFittedError: Neither `fit` nor `load` was called.
-            InputError: The data cannot be used, or differs from the fitted; the message says how.
-        """
-        panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
-        return asked.fill(self.values(panel, asked, lambda s: self.fill_series(s, listener)))
 
     def sample(
         self,

@@ -65,6 +65,12 @@ class SeriesSet:
         """Index of the series each row belongs to."""
         return np.repeat(np.arange(self.series), self.length)
 
+    @property
+    def partly(self) -> Bool[np.ndarray, " row"]:
+        """True for rows of which some channels are observed and some are not."""
+        seen = self.observed.sum(axis=1)
+        return (seen > 0) & (seen < self.dims)
+
     @classmethod
     def stack(
         cls,

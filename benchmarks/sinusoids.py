@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
 
+    code = revision()  # of the code that runs, which may be edited meanwhile
     train_time, train = sinusoids(args.series, seed=2 * args.seed)
     test_time, test = sinusoids(args.series, seed=2 * args.seed + 1)
     settings = {"unit": 1.0, "setting": "irregular", "hide": "points"}
@@ -86,7 +87,7 @@ def main():
                 "impute_s": f"{impute_s:.1f}",
                 "parameters": model.info()["parameters"] if ours else "",
                 "versions": f"nrtsi {nrtsi.__version__}, torch {torch.__version__}",
-                "revision": revision(),
+                "revision": code,
             }
         )
         print(f"{name:8} MSE {error:.3g}")

@@ -3,7 +3,7 @@
     python benchmarks/sinusoids.py --budget 10m --out benchmarks/results/sinusoids.csv
 
 1,000 training series and 1,000 others to test on; of each test series' 100 irregular points, 90
-are missing. The test series are looked at once, after training.
+are missing. A run scores the test series once, after training, and chooses nothing by them.
 """
 
 import argparse

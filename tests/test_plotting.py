@@ -1,15 +1,82 @@
+"""The pictures: what is drawn is what the library computed."""
+
+import math
 import sys
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from nrtsi import NRTSI
 from nrtsi.errors import InputError
+from nrtsi.evaluation import evaluate
 from nrtsi.frames import Columns
-from nrtsi.plotting import _figure, _picture, _runs, plot_series
+from nrtsi.model.attention import SetAttention
+from nrtsi.plotting import attention as attention_picture
+from nrtsi.plotting import (
+    check_picture,
+    plot_attention,
+    plot_draws,
+    plot_filling,
+    plot_gaps,
+    plot_procedure,
+    plot_series,
+)
+from nrtsi.plotting import procedure as procedure_picture
+from nrtsi.plotting.draws import drawn
+from nrtsi.plotting.gaps import distances, gap_errors
+from nrtsi.plotting.procedure import stages, steps_to_show
+from nrtsi.plotting.series import _beside, _figure, _picture, _runs
+from nrtsi.plotting.view import One, View
+from nrtsi.schedule.gaps import gaps
+from nrtsi.schedule.plan import plan
+from tests.strategies import seeds, some_series
+
+TINY = {"preset": "tiny", "steps": 2, "unit": 1.0}
+
+
+def table(rows=40, series=2, seed=0, *, partial=False):
+    """Waves x and y of several series, about two thirds of them missing."""
+    rng = np.random.default_rng(seed)
+    time = np.tile(np.arange(float(rows)), series)
+    value = np.stack([np.sin(time / 5), np.cos(time / 7)], axis=1) + rng.normal(size=(1, 2))
+    missing = rng.random((time.size, 2 if partial else 1)) < 0.65
+    missing[::rows] = False
+    value[np.broadcast_to(missing, value.shape)] = np.nan
+    x, y = (pa.array(column, from_pandas=True) for column in value.T)
+    return pa.table({"id": np.repeat(np.arange(series), rows), "time": time, "x": x, "y": y})
+
+
+def fitted(setting, frame, **more):
+    return NRTSI(setting=setting, **TINY, **more).fit(frame)
+
+
+@cache
+def fitted_once(setting, *, partial):
+    """A table, and a model of it."""
+    frame = table(partial=partial)
+    return frame, fitted(setting, frame)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return fitted_once("regular", partial=False)[0]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted_once("regular", partial=False)[1]
+
+
+@pytest.fixture(scope="module")
+def one(model, frame):
+    return One.of(model.open(frame), 1)
 
 
 def gappy(rows=48, dims=2, start="2024-01-01T00"):
@@ -24,6 +91,15 @@ def gappy(rows=48, dims=2, start="2024-01-01T00"):
     return pa.table(frame), pa.table({"time": frame["time"], **value})
 
 
+def size(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return [int.from_bytes(data[i : i + 4], "big") for i in (16, 20)]
+
+
+# A series ----------------------------------------------------------------------------------------
+
+
 @given(npst.arrays(bool, st.integers(0, 30)))
 def test_runs_are_exactly_the_true_rows(missing):
     again = np.zeros_like(missing)
@@ -33,25 +109,31 @@ def test_runs_are_exactly_the_true_rows(missing):
     np.testing.assert_array_equal(again, missing)
 
 
+@given(npst.arrays(bool, st.integers(0, 30)))
+def test_a_row_is_beside_a_true_one_if_one_of_its_neighbours_is(rows):
+    wide = [False, *rows, False]
+    expected = [wide[i] or wide[i + 2] for i in range(rows.size)]
+    np.testing.assert_array_equal(_beside(rows), expected)
+
+
 def test_the_picture_is_a_png_of_1200_by_800(tmp_path):
     frame, filled = gappy()
     path = tmp_path / "a.png"
     plot_series(path, frame, filled, interval=(filled, filled), title="two channels")
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert [int.from_bytes(data[i : i + 4], "big") for i in (16, 20)] == [1200, 800]
+    assert size(path) == [1200, 800]
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_panel_shows_the_times_the_values_and_which_were_known():
     frame, filled = gappy()
     picture = _picture(frame, filled, Columns(), 0, None)
-    assert picture.names == ("x0", "x1")
-    np.testing.assert_array_equal(picture.time, filled["time"].to_numpy())
+    assert picture.one.names == ("x0", "x1")
+    np.testing.assert_array_equal(picture.one.time, filled["time"].to_numpy())
     np.testing.assert_array_equal(picture.value[:, 0], filled["x0"].to_numpy())
-    np.testing.assert_array_equal(np.flatnonzero(~picture.observed[:, 0]), [5, 6, 7, 8])
-    figure = _figure(picture, None)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["x0", "x1"]
+    missing = ~picture.one.series.observed[:, 0]
+    np.testing.assert_array_equal(np.flatnonzero(missing), [5, 6, 7, 8])
+    assert [axes.get_ylabel() for axes in _figure(picture, None, None).axes] == ["x0", "x1"]
+    assert [axes.get_ylabel() for axes in _figure(picture, ["x1"], None).axes] == ["x1"]
 
 
 def test_one_of_several_series_is_drawn_at_its_own_times():
@@ -59,19 +141,373 @@ def test_one_of_several_series_is_drawn_at_its_own_times():
     filled = frame.set_column(2, "x", pa.array([1.0, 2.0, 3.0, 4.0]))
     columns = Columns(time="t", id="id", values=("x",))
     picture = _picture(frame, filled, columns, 1, None)
-    np.testing.assert_allclose(picture.time, [5.0, 20.0])
+    np.testing.assert_allclose(picture.one.time, [5.0, 20.0])
     np.testing.assert_allclose(picture.value[:, 0], [3.0, 4.0])
+    assert picture.one.label == "id 2"
+
+
+def test_what_is_missing_still_is_not_drawn_as_zero():
+    frame, _ = gappy()
+    picture = _picture(frame, frame, Columns(), 0, None)
+    np.testing.assert_array_equal(np.isnan(picture.value), ~picture.one.series.observed)
+
+
+def test_a_filling_shows_what_impute_gives_and_quantiles_of_the_draws(
+    tmp_path, model, frame, monkeypatch
+):
+    seen = []
+    monkeypatch.setattr(
+        "nrtsi.plotting.series._figure", lambda *all: seen.append(all) or _figure(*all)
+    )
+    plot_filling(tmp_path / "a.png", model, frame, series=1, draws=5)
+    picture = seen[0][0]
+    rows = slice(40, 80)
+    filled, bounds = model.impute(frame), model.quantiles(frame, levels=(0.05, 0.95), draws=5)
+    low, high = bounds.slice(0, 80), bounds.slice(80, 80)
+    for dim, name in enumerate(("x", "y")):
+        for drawn_value, table in zip(
+            (picture.value, *picture.band), (filled, low, high), strict=True
+        ):
+            np.testing.assert_allclose(
+                drawn_value[:, dim], table[name].to_numpy()[rows], atol=1e-5
+            )
+    plot_filling(tmp_path / "b.png", model, frame, draws=0)
+    assert seen[1][0].band is None
+
+
+# From coarse to fine -----------------------------------------------------------------------------
+
+
+@given(st.integers(1, 300), st.integers(2, 20))
+def test_steps_to_show_begin_at_the_first_and_end_at_the_last(count, most):
+    shown = steps_to_show(count, most)
+    assert shown == sorted(set(shown))
+    assert (shown[0], shown[-1]) == (1, count)
+    assert len(shown) == min(count, most)
+    assert max(np.diff(shown), default=0) <= math.ceil((count - 1) / (min(count, most) - 1 or 1))
+
+
+@pytest.mark.parametrize(
+    ("setting", "partial"),
+    [("regular", False), ("irregular", False), ("stochastic", False), ("partial", True)],
+)
+@pytest.mark.parametrize("most", [2, 3, 100])
+def test_stages_part_the_missing_rows_and_end_with_what_impute_gives(setting, partial, most):
+    frame, model = fitted_once(setting, partial=partial)
+    one = One.of(model.open(frame), 1)
+    shown = stages(model, one, most)
+    rows = np.concatenate([stage.rows for stage in shown])
+    np.testing.assert_array_equal(np.sort(rows), np.flatnonzero(~one.series.observed.all(axis=1)))
+    assert len(shown) <= most
+    assert [stage.first for stage in shown[1:]] == [stage.last + 1 for stage in shown[:-1]]
+    filled = model.impute(frame)
+    for dim, name in enumerate(("x", "y")):
+        np.testing.assert_allclose(
+            shown[-1].value[:, dim], filled[name].to_numpy()[40:], atol=1e-5
+        )
+
+
+def test_a_value_stays_as_it_was_filled(model, one):
+    shown = stages(model, one, 100)
+    for before, after in pairwise(shown):
+        np.testing.assert_array_equal(before.value[before.rows], after.value[before.rows])
+
+
+def test_titles_say_the_step_the_gap_and_the_level(model):
+    hole = [1.0, *[np.nan] * 7, 2.0]
+    frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": hole, "y": hole})
+    one = One.of(model.open(frame), 0)
+    assert [stage.title for stage in stages(model, one, 9)] == [
+        "step 1: gap 4, level 2",
+        "step 2: gap 2, level 1",
+        "step 3: gap 1, level 0",
+    ]
+    assert stages(model, one, 2)[-1].title == "steps 2–3: gap 2–1, level 1–0"
+
+
+@pytest.mark.parametrize("plane", [False, True])
+def test_the_procedure_has_a_panel_a_stage_and_every_missing_point_is_new_once(model, one, plane):
+    view = View.of(one, None, plane=plane)
+    shown = stages(model, one, 5)
+    figure = procedure_picture._figure(view, shown, "title")
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in panels] == [stage.title for stage in shown]
+    new = [
+        line.get_xdata().size
+        for axes in panels
+        for line in axes.lines
+        if line.get_color() == procedure_picture.IMPUTED
+    ]
+    assert sum(new) == (~view.observed).sum()
+
+
+@pytest.mark.slow
+def test_a_picture_of_every_kind_is_1200_pixels_wide(tmp_path, model, frame):
+    path = tmp_path / "a.png"
+    for plane in (False, True):
+        for draw in (plot_procedure, plot_draws, plot_attention):
+            draw(path, model, frame, plane=plane)
+            assert size(path)[0] == 1200
+    plot_attention(path, model, frame, block=1, head=1, columns=["y"])
+    assert size(path)[0] == 1200
+    plot_draws(path, model, frame, columns=["y"], draws=2)
+    assert size(path)[0] == 1200
+
+
+def test_dates_fit_below_the_panels(tmp_path):
+    frame, _ = gappy()
+    model = NRTSI(preset="tiny", steps=2).fit(frame)
+    plot_procedure(tmp_path / "a.png", model, frame)
+    plot_attention(tmp_path / "b.png", model, frame)
+    assert size(tmp_path / "b.png")[0] == 1200
+
+
+# Draws -------------------------------------------------------------------------------------------
+
+
+def test_the_draws_are_those_of_sample(model, frame, one):
+    sampled = model.sample(frame, draws=3)
+    paths = drawn(model, one, 3, None)
+    for number, path in enumerate(paths):
+        rows = slice(80 * number + 40, 80 * number + 80)
+        for dim, name in enumerate(("x", "y")):
+            np.testing.assert_allclose(path[:, dim], sampled[name].to_numpy()[rows], atol=1e-5)
+
+
+# Attention ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@given(seed=seeds)
+@settings(max_examples=20)
+def test_weights_are_what_the_network_mixes_by(relative, seed):
+    rng = torch.Generator().manual_seed(seed)
+    attention = SetAttention(8, 2, 4).double()
+    tokens = torch.randn(2, 5, 8, generator=rng, dtype=torch.float64)
+    attend = torch.rand(2, 5, 5, generator=rng) < 0.6
+    attend |= torch.eye(5, dtype=torch.bool)
+    angle = torch.rand(2, 1, 5, 2, generator=rng, dtype=torch.float64)
+    turn = torch.polar(torch.ones_like(angle), angle) if relative else None
+    given_all = (tokens, tokens, attend, turn, turn)
+    with torch.no_grad():
+        weights = attention.weights(*given_all)
+        value = attention.value(tokens).reshape(2, 5, 2, 4)
+        mixed = torch.einsum("whij,wjhc->wihc", weights, value).reshape(2, 5, 8)
+        torch.testing.assert_close(attention.out(mixed), attention(*given_all))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 5, dtype=torch.float64))
+    assert (weights[~attend.unsqueeze(1).expand_as(weights)] == 0).all()
+
+
+@pytest.mark.parametrize("more", [{}, {"model": {"encode_targets": False}}])
+@pytest.mark.parametrize(("setting", "partial"), [("regular", False), ("partial", True)])
+def test_a_reading_sums_to_one_over_rows_that_are_known_by_then_and_the_row_itself(
+    setting, partial, more
+):
+    frame = table(partial=partial)
+    model = fitted(setting, frame, **more)
+    series = One.of(model.open(frame), 1).series
+    config = model.fitted_.engine.model
+    for step in plan(series, model.fitted_.engine.schedule):
+        row = int(step.rows[step.rows.size // 2])
+        known, reading = model.fitted_.reading(series, row)
+        blocks = config.blocks if config.encode_targets else 1
+        assert reading.weight.shape == (blocks, config.heads, reading.rows.size)
+        np.testing.assert_allclose(reading.weight.sum(axis=-1), 1, atol=1e-5)
+        assert row in reading.rows
+        others = reading.rows[reading.rows != row]
+        assert known.observed[others].any(axis=1).all()
+        assert step.sources[others].all()
+
+
+def test_the_first_block_reads_as_computed_by_hand(model, one):
+    """Softmax of turned queries and keys, from the weights of the modules alone."""
+    engine = model.fitted_.engine
+    step = next(iter(plan(one.series, engine.schedule)))
+    row = int(step.rows[0])
+    _, reading = model.fitted_.reading(one.series, row)
+    state = model.fitted_.scaler.scale(one.series)
+    network, padded, asked = next(engine._questions(state, step))
+    window, target = np.argwhere(padded.target_valid & (padded.target == row))[0]
+    block, place = network.blocks[0], asked.obs + int(target)
+    rows = [*padded.known[window], *padded.target[window]]
+    places = [rows.index(each) for each in reading.rows]
+    with torch.no_grad():
+        token = block.before_attention(network.enter(asked.feature[window]))
+        query, key = block.attention.query(token).numpy(), block.attention.key(token).numpy()
+    heads, width = block.attention.heads, engine.model.head_size
+    time = asked.time[window].numpy().astype(np.float64)
+    pairs = width // 2
+    period = 2.5 * (400 / 2.5) ** (np.arange(pairs) / max(1, pairs - 1))
+    for head in range(heads):
+        part = slice(head * width, (head + 1) * width)
+        q = query[place, part].astype(np.float64).reshape(pairs, 2) @ [1, 1j]
+        k = key[places, part].astype(np.float64).reshape(-1, pairs, 2) @ [1, 1j]
+        angle = 2 * np.pi * (time[place] - time[places])[:, None] / period
+        likeness = (q * np.exp(1j * angle) * k.conj()).real.sum(axis=1) / math.sqrt(width)
+        expected = np.exp(likeness - likeness.max())
+        np.testing.assert_allclose(reading.weight[0, head], expected / expected.sum(), atol=1e-4)
+
+
+def test_the_sheet_has_a_panel_for_every_head_of_every_block(model, one):
+    scene = attention_picture._scene(model, View.of(one, None, plane=True), None, 2)
+    blocks, heads, _ = scene.reading.weight.shape
+    sheet = list(range(1, blocks + 1)), list(range(1, heads + 1))
+    figure = attention_picture._figure(scene, *sheet, "title")
+    titles = {axes.get_title() for axes in figure.axes}
+    assert titles == {f"block {b}, head {h}" for b in sheet[0] for h in sheet[1]}
+    areas = figure.axes[0].collections[0].get_sizes()
+    weight = scene.reading.weight
+    np.testing.assert_allclose(areas / areas.sum(), weight[0, 0], atol=1e-5)
+
+
+def test_a_row_that_misses_nothing_is_read_from_nothing(model, one):
+    with pytest.raises(InputError, match="row must be one that misses something, got 0"):
+        model.fitted_.reading(one.series, 0)
+    step = next(iter(plan(one.series, model.fitted_.engine.schedule)))
+    with pytest.raises(InputError, match=r"row must be a target of the step, got 0; take one of"):
+        model.fitted_.engine.reading(one.series, step, 0)
+
+
+# Errors by gap -----------------------------------------------------------------------------------
+
+
+@given(seeds)
+def test_distances_are_those_of_each_channel_alone(seed):
+    series = some_series(seed)
+    far = distances(series, ~series.observed)
+    for row, dim in np.argwhere(~series.observed):
+        own = series.owner == series.owner[row]
+        known = series.time[own & series.observed[:, dim]]
+        nearest = np.abs(known - series.time[row]).min(initial=np.inf)
+        assert far[row, dim] == pytest.approx(nearest)
+    assert (far[series.observed] == 0).all()
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("hide", ["points", "own"])
+def test_errors_by_gap_recombine_to_what_evaluate_says(partial, hide):
+    frame, model = fitted_once("partial" if partial else "regular", partial=partial)
+    errors = gap_errors(frame, model=model, hide=hide, seed=3)
+    whole = evaluate(
+        frame, model=model, hide=hide, seed=3, baselines=("linear", "forward", "mean")
+    )
+    assert errors.cells.sum() == whole.hidden
+    assert list(errors.mse) == list(whole.methods)
+    for name, score in whole.methods.items():
+        assert errors.overall(name) == pytest.approx(score.mse, rel=1e-9)
+    assert errors.seen
+    assert errors.whole
+
+
+def test_a_bucket_holds_distances_up_to_its_power_of_two(model, frame):
+    errors = gap_errors(frame, model=model, seed=1, baselines=())
+    assert (np.diff(errors.bucket) > 0).all()
+    series = model.open(frame).series
+    rows = np.flatnonzero(~series.observed.any(axis=1))
+    reach = gaps(series.time, series.observed.any(axis=1), series.start, rows).max()
+    assert 2.0 ** errors.bucket.max() <= 4 * max(reach, 1) + 4
+
+
+def test_the_picture_of_gaps_fits_a_model_where_none_is_given(tmp_path, frame):
+    path = tmp_path / "a.png"
+    errors = plot_gaps(path, frame, **TINY, baselines=("linear",))
+    assert size(path) == [1200, 700]
+    assert list(errors.mse) == ["nrtsi", "linear"]
+    assert not errors.seen
+
+
+# Mistakes ----------------------------------------------------------------------------------------
 
 
 def test_a_series_that_is_not_there_is_refused(tmp_path):
     frame, filled = gappy()
-    with pytest.raises(InputError, match=r"series must be at least 0 and below 1, got 3"):
+    message = r"series must be at least 0 and below 1, got 3; choose another"
+    with pytest.raises(InputError, match=message):
         plot_series(tmp_path / "a.png", frame, filled, series=3)
+
+
+def test_filled_data_of_other_rows_are_refused(tmp_path):
+    frame, filled = gappy()
+    message = r"the filled data must have the rows of the data, 48 in 1 series, got 40 in 1; fill"
+    with pytest.raises(InputError, match=message):
+        plot_series(tmp_path / "a.png", frame, filled.slice(0, 40))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"columns": ["z"]}, "column must be one of x, y, got 'z'; choose one of them"),
+        ({"columns": ["x", "y"]}, "over time must have 1 column, got 2: x, y; name one, or"),
+        ({"columns": ["x"], "plane": True}, "in the plane must have 2 columns, got 1: x; name"),
+        ({"step": 99}, r"step must be at least 1 and at most \d+, got 99; choose another"),
+        ({"row": 99}, "row must be at least 0 and below 40, got 99; choose another"),
+        ({"row": 0}, "row must be a missing one, got 0, which is observed; try another"),
+        ({"block": 9}, r"block must be at least 1 and at most \d, got 9; choose another"),
+        ({"head": 0}, r"head must be at least 1 and at most \d, got 0; choose another"),
+    ],
+)
+def test_what_is_not_there_cannot_be_drawn(tmp_path, model, frame, asked, message):
+    with pytest.raises(InputError, match=message):
+        plot_attention(tmp_path / "a.png", model, frame, **asked)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_belongs_to_one_step(tmp_path, model, frame):
+    one = One.of(model.open(frame), 0)
+    step = list(plan(one.series, model.fitted_.engine.schedule))[1]
+    row = int(step.rows[0])
+    message = rf"row {row} must be filled in step 1, got one filled in step 2; leave one"
+    with pytest.raises(InputError, match=message):
+        plot_attention(tmp_path / "a.png", model, frame, row=row, step=1)
+    plot_attention(tmp_path / "a.png", model, frame, row=row, step=2)
+
+
+def test_nothing_missing_is_nothing_to_show(tmp_path, model, frame):
+    full = model.impute(frame)
+    message = r"id 0 must have missing values to show how they are filled, got none; choose"
+    with pytest.raises(InputError, match=message):
+        plot_procedure(tmp_path / "a.png", model, full)
+    message = r"id 0 must have missing values to show what they are filled from, got none; choose"
+    with pytest.raises(InputError, match=message):
+        plot_attention(tmp_path / "a.png", model, full)
+
+
+def test_numbers_of_draws_and_panels_have_a_least(tmp_path, model, frame):
+    with pytest.raises(InputError, match="draws must be at least 1, got 0; ask for more"):
+        plot_draws(tmp_path / "a.png", model, frame, draws=0)
+    with pytest.raises(InputError, match="panels must be at least 2, got 1; ask for more"):
+        plot_procedure(tmp_path / "a.png", model, frame, panels=1)
+
+
+def test_a_point_head_draws_nothing(tmp_path, frame):
+    model = fitted("regular", frame, model={"head": "point"})
+    for draw in (plot_draws, plot_filling):
+        with pytest.raises(InputError, match="got one with a point head; fit one with a preset"):
+            draw(tmp_path / "a.png", model, frame)
+    plot_filling(tmp_path / "a.png", model, frame, draws=0)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")]
+)
+def test_the_suffix_names_the_format(tmp_path, suffix, start):
+    path = tmp_path / f"a{suffix}"
+    plot_series(path, *gappy())
+    assert path.read_bytes().startswith(start)
+
+
+def test_another_suffix_is_refused(tmp_path):
+    message = r"a picture must end in one of .png, .svg, .pdf, got 'a.txt'; write a name such as a"
+    with pytest.raises(InputError, match=message):
+        plot_series(tmp_path / "a.txt", *gappy())
+    with pytest.raises(InputError, match=message):
+        check_picture(tmp_path / "a.txt", overwrite=True)
 
 
 def test_without_matplotlib_the_message_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    frame, filled = gappy()
     with pytest.raises(InputError, match=r'pip install "nrtsi\[plot\]"'):
-        plot_series(tmp_path / "a.png", frame, filled)
+        plot_series(tmp_path / "a.png", *gappy())
+    with pytest.raises(InputError, match=r'pip install "nrtsi\[plot\]"'):
+        check_picture(tmp_path / "a.png", overwrite=False)
     assert list(tmp_path.iterdir()) == []

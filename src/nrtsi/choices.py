@@ -66,12 +66,13 @@ def course_of(
     levels = {"per_level": preset.model.per_level and not partial}
     schedule = schedule_for(setting, regular=_on_grid(series), max_level=words["max_level"])
     periods = () if name == "paper" else _cycles(clock, series)
+    train = _changed(TrainConfig, preset.train.model_dump(), words["train"])
     course = Course(
         model=_changed(ModelConfig, preset.model.model_dump() | levels, words["model"]),
         layout=Layout(series.dims, partial, periods),
         schedule=_changed(ScheduleConfig, schedule.model_dump(), words["schedule"]),
-        train=_changed(TrainConfig, preset.train.model_dump(), words["train"]),
-        hiding=Hiding.choose(words["hide"], series, whole_rows=not partial),
+        train=train,
+        hiding=Hiding.choose(words["hide"], series, whole_rows=not partial, rates=train.hidden),
         budget=budget,
         seed=_seed(words["seed"]),
         device=device_of(words["device"]),

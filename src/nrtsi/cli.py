@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nrtsi.commands import bench, data, plot
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.options import (
     Data,
@@ -45,6 +46,11 @@ app = typer.Typer(
     help="Fill the holes of time series, from coarse to fine, and say how good the filling is.",
     epilog="First time? Try: nrtsi demo",
 )
+
+
+app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
+app.add_typer(plot.app, name="plot")
 
 
 def main() -> None:

@@ -30,6 +30,9 @@ __all__ = [
 SETTINGS = ("auto", "regular", "irregular", "stochastic", "partial", "all", "smallest")
 
 
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
 class _Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -150,6 +153,15 @@ class TrainConfig(_Config):
 
     validation: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     """Share of the data held out for validation."""
+
+    hidden: tuple[Share, Share] = (0.05, 0.95)
+    """Range of the share of cells hidden to learn from, where points or blocks are hidden."""
+
+    @model_validator(mode="after")
+    def _range_ascends(self) -> "TrainConfig":
+        if self.hidden[0] > self.hidden[1]:
+            raise ValueError(f"hidden must be (least, most), got {self.hidden}")
+        return self
 
 
 class Preset(_Config):

@@ -1,6 +1,7 @@
 """`Fitted`: what fitting leaves behind; it fills and draws, and goes into a file and out again."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.fingerprint import overlap
-from nrtsi.inference import Engine, noise
+from nrtsi.inference import Engine, Reading, noise
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
 from nrtsi.scaling import Scaler
+from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.training.level import under
 
@@ -67,6 +69,28 @@ class Fitted:
         if self.setting in ("regular", "irregular", "partial"):
             engine = engine.one_by_one(above=4.0)
         return self._fill(series, engine, noise(series, seed, draw), listener)
+
+    def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Float[np.ndarray, "row dim"]]]:
+        """Fills as `fill` does, step by step: each step, and the values as they are after it."""
+        self._refuse_partial(series)
+        for step, state in self.engine.walk(self.scaler.scale(series)):
+            yield step, self.scaler.unscale(state.value)
+
+    def reading(self, series: SeriesSet, row: int) -> tuple[SeriesSet, Reading]:
+        """What is known when the turn of a missing row comes, and what is read of it.
+
+        Raises:
+            InputError: Nothing is missing in the row.
+        """
+        self._refuse_partial(series)
+        state = self.scaler.scale(series)
+        walk = self.engine.walk(state)
+        for step in plan(series, self.engine.schedule):
+            if row in step.rows:
+                value = np.where(state.observed, self.scaler.unscale(state.value), 0.0)
+                return replace(state, value=value), self.engine.reading(state, step, row)
+            _, state = next(walk)
+        raise InputError(f"row must be one that misses something, got {row}; choose another")
 
     def has_seen(self, series: SeriesSet) -> bool:
         """True where it was fitted on rows of `series`."""

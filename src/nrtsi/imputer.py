@@ -15,7 +15,7 @@ from nrtsi.estimator import Fill, Imputer, warn_of_row_numbers
 from nrtsi.events import Listener
 from nrtsi.fingerprint import fingerprint
 from nrtsi.fitted import Fitted
-from nrtsi.frames import Clock, Columns, Panel
+from nrtsi.frames import Clock, Columns, Panel, read
 from nrtsi.inference import Engine, part_of
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
@@ -108,6 +108,8 @@ class NRTSI(Imputer):
         id: str | None = None,
         columns: Sequence[str] | None = None,
         times: np.ndarray | None = None,
+        validation: Any = None,
+        validation_times: np.ndarray | None = None,
         listener: Listener | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
@@ -122,6 +124,9 @@ class NRTSI(Imputer):
             id: Column of ids, where the constructor was not told.
             columns: Columns to impute, where the constructor was not told.
             times: Times of the steps of an array.
+            validation: Data like `frame` by which the best weights are chosen; without them a
+                part of `frame` is held out for it.
+            validation_times: Times of the steps, where `validation` is an array.
             listener: Told of every training step.
             checkpoint: File to keep the state of training in; once the model is saved it has
                 served.
@@ -133,13 +138,17 @@ class NRTSI(Imputer):
         """
         panel = self.read(frame, time=time, id=id, columns=columns, times=times)
         warn_of_row_numbers(panel)
+        held = None
+        if validation is not None:
+            held = read(validation, panel.columns, clock=panel.clock, times=validation_times)
         path = None if checkpoint is None else Path(checkpoint)
-        return self.fit_panel(panel, listener=listener, path=path, resume=resume)
+        return self.fit_panel(panel, validation=held, listener=listener, path=path, resume=resume)
 
     def fit_panel(
         self,
         panel: Panel,
         *,
+        validation: Panel | None = None,
         listener: Listener | None = None,
         path: Path | None = None,
         resume: bool = False,
@@ -148,13 +157,15 @@ class NRTSI(Imputer):
         if hasattr(self, "fitted_"):
             del self.fitted_  # or a fit that fails would leave an old model with new columns
         self._settle(panel)
-        self.fit_series(panel.series, listener=listener, path=path, resume=resume)
+        held = None if validation is None else validation.series
+        self.fit_series(panel.series, validation=held, listener=listener, path=path, resume=resume)
         return self
 
     def fit_series(
         self,
         series: SeriesSet,
         *,
+        validation: SeriesSet | None = None,
         listener: Listener | None = None,
         path: Path | None = None,
         resume: bool = False,
@@ -162,12 +173,18 @@ class NRTSI(Imputer):
         """Trains on the observed cells of `series`."""
         scaler = Scaler.fit(series)
         scaled = scaler.scale(series)
+        held = None if validation is None else scaler.scale(validation)
         words = self.get_params(deep=False)
         course, self.setting_, self.preset_ = course_of(words, scaled, self.clock_)
         log.info("setting %s, preset %s", self.setting_, self.preset_)
-        identity = _identity(course, series)
         trained = train(
-            course, scaled, path=path, identity=identity, resume=resume, listener=listener
+            course,
+            scaled,
+            validation=held,
+            path=path,
+            identity=_identity(course, scaled, held),
+            resume=resume,
+            listener=listener,
         )
         self.steps_, self.history_ = trained.steps, trained.history
         self.interrupted_ = trained.interrupted
@@ -338,11 +355,12 @@ def impute(
     return model.impute(frame, times=times, listener=listener, **asked)
 
 
-def _identity(course: Course, series: SeriesSet) -> str:
+def _identity(course: Course, series: SeriesSet, held: SeriesSet | None) -> str:
     """A digest of the data and of every setting: only the same run can be gone on with."""
     digest = hashlib.sha256()
-    for array in (series.time, series.value, series.observed, series.start):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for data in (series,) if held is None else (series, held):
+        for array in (data.time, data.value, data.observed, data.start):
+            digest.update(np.ascontiguousarray(array).tobytes())
     settings = [
         course.model.model_dump(),
         course.schedule.model_dump(),

@@ -8,18 +8,31 @@ import torch
 from jaxtyping import Float, Int
 
 from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
+from nrtsi.model.attention import may_attend
 from nrtsi.model.rows import RowNetwork
-from nrtsi.model.tokens import Layout, tokens
+from nrtsi.model.tokens import Layout, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded, windows
 
-__all__ = ["Engine", "noise", "part_of"]
+__all__ = ["Engine", "Reading", "noise", "part_of"]
 
 # Attention weights, and rows, worked on at once: what bounds memory, whatever the data.
 WEIGHTS = 2**20
 ROWS = 2**20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the network reads to fill one row."""
+
+    rows: Int[np.ndarray, " read"]
+    """The rows it may read: known ones near it, and itself."""
+
+    weight: Float[np.ndarray, "block head read"]
+    """How much each head of each block reads of them; sums to 1 over the rows."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +71,43 @@ class Engine:
     def _fill(
         self, series: SeriesSet, draw: np.ndarray | None, listener: Listener | None
     ) -> Float[np.ndarray, "row dim"]:
-        state = replace(series, value=series.value.copy(), observed=series.observed.copy())
         left = total = int((~series.observed.all(axis=1)).sum())
+        value = series.value
+        for step, state in self.walk(series, draw=draw):
+            value = state.value
+            left -= step.rows.size
+            if listener is not None:
+                listener(ImputeStep(int(step.level.max()), 1 - left / total))
+        return value
+
+    def walk(
+        self, series: SeriesSet, *, draw: Float[np.ndarray, "row dim"] | None = None
+    ) -> Iterator[tuple[Step, SeriesSet]]:
+        """Carries out the plan: each step, and the series as they are after it.
+
+        The next step changes the series that were yielded: copy what is to be kept.
+        """
+        state = replace(series, value=series.value.copy(), observed=series.observed.copy())
         for step in plan(series, self.schedule):
             for rows, values in self._ask(state, step, draw):
                 unknown = ~state.observed[rows]
                 state.value[rows] = np.where(unknown, values, state.value[rows])
             state.observed[step.rows] = True
-            left -= step.rows.size
-            if listener is not None:
-                listener(ImputeStep(int(step.level.max()), 1 - left / total))
-        return state.value
+            yield step, state
+
+    def reading(self, state: SeriesSet, step: Step, row: int) -> Reading:
+        """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
+        for network, padded, asked in self._questions(state, step):
+            for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
+                return _reading(network, padded, asked, window, target)
+        raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
     def _ask(
         self, state: SeriesSet, step: Step, draw: np.ndarray | None
     ) -> list[tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target dim"]]]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
-        gap, level = np.zeros(state.rows), np.zeros(state.rows, dtype=np.int64)
-        gap[step.rows], level[step.rows] = step.gap, step.level
         answers = []
-        for network, padded in self._questions(state, step):
-            asked = tokens(state, padded, gap, level, self.layout, self.model)
+        for network, padded, asked in self._questions(state, step):
             with torch.inference_mode():
                 prediction = network(asked.each(lambda t: t.to(network.device)))  # noqa: B023
             if draw is None:
@@ -90,14 +119,30 @@ class Engine:
             answers.append((rows, values.cpu().numpy()[padded.target_valid].astype(np.float64)))
         return answers
 
-    def _questions(self, state: SeriesSet, step: Step) -> Iterator[tuple[RowNetwork, Padded]]:
+    def _questions(
+        self, state: SeriesSet, step: Step
+    ) -> Iterator[tuple[RowNetwork, Padded, Tokens]]:
+        gap, level = np.zeros(state.rows), np.zeros(state.rows, dtype=np.int64)
+        gap[step.rows], level[step.rows] = step.gap, step.level
         sources = np.flatnonzero(step.sources)
         for index, network in enumerate(self.networks):
             rows = step.rows if len(self.networks) == 1 else step.rows[step.level == index]
             if rows.size:
                 parts = windows(sources, rows, state.start, self.model.window)
                 for padded in parts.batches(WEIGHTS):
-                    yield network, padded
+                    asked = tokens(state, padded, gap, level, self.layout, self.model)
+                    yield network, padded, asked
+
+
+def _reading(
+    network: RowNetwork, padded: Padded, asked: Tokens, window: np.integer, target: np.integer
+) -> Reading:
+    with torch.inference_mode():
+        blocks = network.reading(asked.each(lambda t: t.to(network.device)))
+    weight = torch.stack([block[window, :, target] for block in blocks]).cpu().double().numpy()
+    may = may_attend(asked.valid, asked.obs)[window, asked.obs + target].numpy()
+    rows = np.concatenate([padded.known[window], padded.target[window]])
+    return Reading(rows[may], weight[..., may])
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:

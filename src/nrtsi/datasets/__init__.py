@@ -1,1 +1,1 @@
-"""Data sets the project makes itself: each a pure function of sizes and a seed, one file each."""
+"""Data sets: simulators, and readers of original files; `registry` has them all by name."""

@@ -22,6 +22,9 @@ Hide = Literal["auto", "own", "points", "blocks"]
 FEW = 0.02
 """Share of missing cells below which the data's own gaps say too little to be imitated."""
 
+RATES = (0.05, 0.95)
+"""Range of the share of cells that points and blocks hide, unless it is said otherwise."""
+
 SCORED = 0.15
 """Share of the observed cells that scoring hides."""
 
@@ -56,7 +59,7 @@ class Hiding:
     donors: SeriesSet
     """The data whose gaps are imitated."""
 
-    rates: tuple[float, float] = (0.05, 0.95)
+    rates: tuple[float, float] = RATES
     """Range of the share of cells that points and blocks hide; each series has its own."""
 
     scoring: bool = False
@@ -64,7 +67,13 @@ class Hiding:
 
     @classmethod
     def choose(
-        cls, hide: str, series: SeriesSet, *, whole_rows: bool, scoring: bool = False
+        cls,
+        hide: str,
+        series: SeriesSet,
+        *,
+        whole_rows: bool,
+        scoring: bool = False,
+        rates: tuple[float, float] = RATES,
     ) -> "Hiding":
         """What `hide` means for these data.
 
@@ -84,7 +93,8 @@ class Hiding:
                 "there is no gap to imitate"
             )
         shares = _shares(hide, missing >= FEW, scoring)
-        rates = (SCORED, SCORED) if scoring else (0.05, 0.95)
+        if scoring:
+            rates = (SCORED, SCORED)
         return cls(tuple(shares), tuple(shares.values()), whole_rows, series, rates, scoring)
 
     def draw(self, series: SeriesSet, rng: np.random.Generator) -> Bool[np.ndarray, "row dim"]:

@@ -73,11 +73,39 @@ class SetAttention(nn.Module):
 
         With the `turns` of their times, attention reads differences of time as well.
         """
-        query, key, value = (
-            project(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for project, tokens in ((self.query, asking), (self.key, asked), (self.value, asked))
-        )  # each (window, head, set, head_size)
-        if turn is not None and asked_turn is not None:
-            query, key = rotate(query, turn), rotate(key, asked_turn)
+        query, key = self._compared(asking, asked, turn, asked_turn)
+        value = self._by_head(self.value, asked)
         mixed = scaled_dot_product_attention(query, key, value, attend.unsqueeze(1))
         return self.out(mixed.transpose(1, 2).flatten(-2))
+
+    def weights(
+        self,
+        asking: Float[Tensor, "window asking width"],
+        asked: Float[Tensor, "window asked width"],
+        attend: Bool[Tensor, "window asking asked"],
+        turn: Complex[Tensor, "window 1 asking pairs"] | None,
+        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
+    ) -> Float[Tensor, "window head asking asked"]:
+        """How much `forward` takes of each asked token, which sums to 1 over them."""
+        query, key = self._compared(asking, asked, turn, asked_turn)
+        likeness = query @ key.mT / query.shape[-1] ** 0.5
+        return likeness.masked_fill(~attend.unsqueeze(1), -torch.inf).softmax(-1)
+
+    def _compared(
+        self,
+        asking: Float[Tensor, "window asking width"],
+        asked: Float[Tensor, "window asked width"],
+        turn: Complex[Tensor, "window 1 asking pairs"] | None,
+        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
+    ) -> tuple[
+        Float[Tensor, "window head asking head_size"], Float[Tensor, "window head asked head_size"]
+    ]:
+        query, key = self._by_head(self.query, asking), self._by_head(self.key, asked)
+        if turn is not None and asked_turn is not None:
+            query, key = rotate(query, turn), rotate(key, asked_turn)
+        return query, key
+
+    def _by_head(
+        self, project: nn.Linear, tokens: Float[Tensor, "window set width"]
+    ) -> Float[Tensor, "window head set head_size"]:
+        return project(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)

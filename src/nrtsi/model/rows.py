@@ -1,5 +1,7 @@
 """The paper's network, one token a row, with the changes that make a small one learn fast."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
@@ -52,6 +54,27 @@ class RowNetwork(nn.Module):
         if not self.config.residual:
             return prediction
         return prediction.moved(tokens.base, self.spread[tokens.level].unsqueeze(1))
+
+    def reading(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
+        """How much each target reads of each token, for every block in which targets read."""
+        readers = self.blocks if self.cross is None else self.cross
+        weights: list[Tensor] = []
+
+        def keep(attention: SetAttention, arguments: tuple[Any, ...]) -> None:
+            weights.append(attention.weights(*arguments))
+
+        hooks = [
+            module.register_forward_pre_hook(keep)
+            for module in readers.modules()
+            if isinstance(module, SetAttention)
+        ]
+        try:
+            self(tokens)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        targets = tokens.base.shape[1]
+        return [each[:, :, -targets:] for each in weights]
 
     def _encode(
         self,

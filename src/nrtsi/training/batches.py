@@ -79,6 +79,12 @@ class Spans:
     begin: Int[np.ndarray, " span"]
     end: Int[np.ndarray, " span"]
 
+    @classmethod
+    def whole(cls, series: SeriesSet) -> "Spans":
+        """Every series from its first row to its last."""
+        full = series.length > 0
+        return cls(series.start[:-1][full], series.start[1:][full])
+
     def draw(self, count: int, rng: np.random.Generator) -> "Spans":
         """Random stretches of at most `SEGMENT` rows, every row as likely as any other."""
         length = self.end - self.begin

@@ -19,7 +19,7 @@ from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training import checkpoint
-from nrtsi.training.batches import Batch, Questions, split
+from nrtsi.training.batches import Batch, Questions, Spans, split
 from nrtsi.training.level import Trainer, under
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
@@ -83,6 +83,7 @@ class _Run:
 
     course: Course
     series: SeriesSet
+    validation: SeriesSet | None
     path: Path | None
     identity: str
     listener: Listener | None
@@ -103,12 +104,16 @@ def train(
     course: Course,
     series: SeriesSet,
     *,
+    validation: SeriesSet | None = None,
     path: Path | None = None,
     identity: str = "",
     resume: bool = False,
     listener: Listener | None = None,
 ) -> Trained:
     """Trains the networks of a course on the observed cells of `series`, which is scaled.
+
+    The best weights are those with the lowest loss on `validation`, or, without it, on a part of
+    `series` that is held out.
 
     With a `path`, a checkpoint is kept there; `resume` goes on from it, and a run of so many steps
     ends with the same weights as one that was never stopped. Ctrl-C, or a loss that is not finite,
@@ -119,10 +124,8 @@ def train(
     """
     if path is not None and not resume:
         path.unlink(missing_ok=True)  # a later --resume must not take up an older run
-    # Rows without data are neither read nor asked for; without them a stretch of rows says the
-    # same of sparse data as of dense.
-    data = series.keep(np.logical_or.reduce(series.observed, axis=1))
-    run = _Run(course, data, path, identity, listener)
+    held = None if validation is None else _dense(validation)
+    run = _Run(course, _dense(series), held, path, identity, listener)
     stages = _stages(run)
     first, saved = _resume(run, stages) if resume else (0, None)
     interrupted, failure = False, None
@@ -144,6 +147,15 @@ def train(
         log.warning("no training step was made within the budget; give a longer one")
     networks = _complete(run, [level for level, _ in stages])
     return Trained(networks, run.history, run.steps_before, interrupted, failure)
+
+
+def _dense(series: SeriesSet) -> SeriesSet:
+    """Only the rows with data.
+
+    The others are neither read nor asked for; without them a stretch of rows says the same of
+    sparse data as of dense.
+    """
+    return series.keep(np.logical_or.reduce(series.observed, axis=1))
 
 
 Stage = tuple[int | None, Batch]
@@ -169,17 +181,26 @@ def _stages(run: _Run) -> list[Stage]:
 
 def _questions(run: _Run, *, validation: bool) -> Questions:
     course = run.course
-    rng = np.random.default_rng([course.seed, 1])
-    learn, hold = split(run.series, course.train.validation, rng)
+    series, spans = _material(run, validation)
     return Questions(
-        run.series,
-        hold if validation else learn,
+        series,
+        spans,
         course.hiding,
         course.schedule,
         course.model,
         course.layout,
         (course.seed, 2 if validation else 3),
     )
+
+
+def _material(run: _Run, validation: bool) -> tuple[SeriesSet, Spans]:
+    """The data to validate on, or those to learn from, and the stretches of them to use."""
+    if run.validation is not None:
+        series = run.validation if validation else run.series
+        return series, Spans.whole(series)
+    rng = np.random.default_rng([run.course.seed, 1])
+    learn, hold = split(run.series, run.course.train.validation, rng)
+    return run.series, hold if validation else learn
 
 
 def _trainer(run: _Run, stage: Stage) -> Trainer:

@@ -1,4 +1,4 @@
-"""How good an imputation is: errors, likelihood and calibration over the cells that count."""
+"""Errors, likelihood and calibration over the cells that count."""
 
 import math
 
@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from nrtsi.errors import InputError
 
-__all__ = ["coverage", "crps", "l2", "mae", "mse", "nll"]
+__all__ = ["coverage", "crps", "l2", "mae", "mse", "must_score", "nll"]
 
 
 def mse(
@@ -21,7 +21,7 @@ def mse(
     >>> mse(np.array([1.0, 2.0]), np.array([1.0, 5.0]), where=np.array([False, True]))
     9.0
     """
-    _check(where)
+    must_score(where)
     return float(np.mean((filled[where] - truth[where]) ** 2))
 
 
@@ -36,7 +36,7 @@ def mae(
     >>> mae(np.array([1.0, 2.0]), np.array([1.0, 5.0]), where=np.array([False, True]))
     3.0
     """
-    _check(where)
+    must_score(where)
     return float(np.mean(np.abs(filled[where] - truth[where])))
 
 
@@ -49,7 +49,7 @@ def l2(
 
     It is the measure of the paper's tables of whole missing rows; there it is `dim` times `mse`.
     """
-    _check(where)
+    must_score(where)
     square = np.where(where, filled - truth, 0.0) ** 2
     return float(square.sum() / where.any(axis=-1).sum())
 
@@ -61,7 +61,7 @@ def nll(
     where: Bool[np.ndarray, "*cell"],
 ) -> float:
     """Negative log-likelihood of the truth under independent Gaussians, per cell that counts."""
-    _check(where)
+    must_score(where)
     spread = deviation[where]
     if not (spread > 0).all():
         raise InputError(f"deviation must be positive, got {spread.min()} in a cell that counts")
@@ -80,7 +80,7 @@ def crps(
     draw from itself is left out, so that the number of draws does not change what is expected.
     One draw has no other: its score is the absolute error.
     """
-    _check(where)
+    must_score(where)
     count = draws.shape[0]
     picked = np.sort(draws[:, where], axis=0)
     off = np.mean(np.abs(picked - truth[where]), axis=0)
@@ -99,12 +99,12 @@ def coverage(
     where: Bool[np.ndarray, "*cell"],
 ) -> float:
     """Share of the cells that count whose truth lies from `low` to `high`, ends included."""
-    _check(where)
+    must_score(where)
     inside = (low <= truth) & (truth <= high)
     return float(np.mean(inside[where]))
 
 
-def _check(where: Bool[np.ndarray, "..."]) -> None:
-    # An average over nothing would be NaN, and a NaN in a table is found too late.
+def must_score(where: Bool[np.ndarray, "..."]) -> None:
+    """Refuses to score nothing: the average would be NaN, found too late in a table."""
     if not where.any():
         raise InputError("where must be True in at least one cell, got none; nothing to score")

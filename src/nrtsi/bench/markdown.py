@@ -1,0 +1,223 @@
+"""A table of results as Markdown, with the paper's figures beside ours."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from nrtsi.bench.results import ERROR, Row
+from nrtsi.bench.tables import Figures, Setting, Table
+
+__all__ = ["conclusion", "markdown"]
+
+LABELS = {
+    "l2": "L2 (squared error summed over channels)",
+    "mse": "MSE",
+    "mae": "MAE",
+    "crps": "CRPS",
+    "min_l2": "minMSE (best draw of each series, summed over channels)",
+    "avg_over_min": "avgMSE / minMSE",
+    "sinuosity": "sinuosity",
+    "step_change": "step change",
+    "step_deviation": "step deviation",
+    "average_length": "average length",
+    "reflection": "reflection to wall",
+}
+
+ERRORS = ("l2", "mse", "mae", "crps", "min_l2")
+"""Measures of which less is better; of the others the expert's is best."""
+
+DIGITS = {"sinuosity": 4}
+"""Digits that count, where they are not three."""
+
+NONE = "–"
+
+
+def markdown(table: Table, rows: Sequence[Row]) -> str:
+    """The whole table: a grid for each measure, what it cost, and what failed."""
+    mine = [row for row in rows if row.table == table.name]
+    parts = [f"## {table.title}", table.about]
+    if not mine:
+        return "\n\n".join([*parts, "No results yet."]) + "\n"
+    parts += [_metric(table, mine, metric) for metric in table.metrics]
+    parts += [conclusion(table, mine), _costs(table, mine), _failures(mine)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def conclusion(table: Table, rows: Sequence[Row]) -> str:
+    """Where nrtsi stands among what was measured, setting by setting, won or lost."""
+    metric = table.metrics[0]
+    lines = []
+    for setting in table.settings:
+        scores = {
+            method: fmean(figures)
+            for method in table.methods
+            if method != "expert" and (figures := _figures(rows, setting, method, metric))
+        }
+        ours = [method for method in scores if method.startswith("nrtsi")]
+        if not ours or len(scores) < 2:
+            continue
+        order = sorted(scores, key=lambda name: scores[name])
+        mine = min(ours, key=lambda name: scores[name])
+        place = order.index(mine)
+        if place == 0:
+            rest = next((name for name in order if name not in ours), None)
+            told = (
+                "" if rest is None else f", {scores[rest] / scores[mine]:.2f} times below {rest}"
+            )
+            lines.append(f"- {setting.name}: **{mine}** is first of {len(order)}{told}.")
+        else:
+            ahead = ", ".join(order[:place])
+            lines.append(
+                f"- {setting.name}: {mine} is number {place + 1} of {len(order)}, behind {ahead}."
+            )
+    head = f"By {LABELS[metric].partition(' (')[0]}, among what was measured here:\n\n"
+    return head + "\n".join(lines) if lines else ""
+
+
+def _metric(table: Table, rows: Sequence[Row], metric: str) -> str:
+    """A grid of one measure: methods down, settings across, the paper's figure beside ours."""
+    scale = table.scale.get(metric, 1.0)
+    printed = {row.method: row for row in table.paper if metric in row.values}
+    header = ["method"]
+    for setting in table.settings:
+        header += [setting.name, "paper"] if printed else [setting.name]
+    best = {s.name: _best(table, rows, s, metric) for s in table.settings}
+    lines = []
+    for method in dict.fromkeys([*table.methods, *printed]):
+        cells = []
+        for index, setting in enumerate(table.settings):
+            ours = _ours(rows, setting, method, metric, scale)
+            cells.append(f"**{ours}**" if method == best[setting.name] else ours)
+            if printed:
+                cells.append(_theirs(printed.get(method), metric, index))
+        if any(cell != NONE for cell in cells):
+            lines.append([_name(method, printed.get(method)), *cells])
+    label = LABELS[metric] + (f", ×10{_raised(scale)}" if scale != 1.0 else "")
+    return f"### {label}\n\n{_grid(header, lines)}"
+
+
+def _best(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> str | None:
+    """The method with the lowest error; None for measures that are not errors."""
+    if metric not in ERRORS:
+        return None
+    scores = {
+        method: fmean(figures)
+        for method in table.methods
+        if method != "expert" and (figures := _figures(rows, setting, method, metric))
+    }
+    return min(scores, key=lambda name: scores[name]) if scores else None
+
+
+def _figures(rows: Sequence[Row], setting: Setting, method: str, metric: str) -> list[float]:
+    """The figure of every seed."""
+    wanted = (setting.name, method, metric)
+    found = [row.number for row in rows if (row.setting, row.method, row.metric) == wanted]
+    return [number for number in found if not math.isnan(number)]
+
+
+def _ours(rows: Sequence[Row], setting: Setting, method: str, metric: str, scale: float) -> str:
+    """The mean over seeds, with its spread; or with the standard error over the test series."""
+    figures = _figures(rows, setting, method, metric)
+    if not figures:
+        failed = any(
+            (r.setting, r.method, r.metric) == (setting.name, method, ERROR) for r in rows
+        )
+        return "failed" if failed else NONE
+    middle = _number(fmean(figures) / scale, DIGITS.get(metric, 3))
+    if len(figures) > 1:
+        return f"{middle} ± {_number(stdev(figures) / scale, 2)}"
+    error = _figures(rows, setting, method, f"{metric}_se")
+    if error and error[0] > 0:
+        return f"{middle} ± {_number(error[0] / scale, 2)}"
+    return middle
+
+
+def _theirs(row: Figures | None, metric: str, index: int) -> str:
+    if row is None or metric not in row.values:
+        return NONE
+    figure = row.values[metric][index]
+    return NONE if math.isnan(figure) else f"{figure:g}"
+
+
+def _name(method: str, row: Figures | None) -> str:
+    return method if row is None or row.source == "NRTSI" else f"{method} ({row.source})"
+
+
+def _costs(table: Table, rows: Sequence[Row]) -> str:
+    """What each method took, over the settings."""
+    lines = []
+    for method in table.methods:
+        mine = [row for row in rows if row.method == method and row.metric != ERROR]
+        if not mine or method == "expert":
+            continue
+        series = sorted({int(row.number) for row in mine if row.metric == "series"})
+        lines.append(
+            [
+                method,
+                _span([row.train_s for row in mine], 0),
+                _span([row.impute_s for row in mine], 1),
+                "–".join(
+                    f"{count:,}"
+                    for count in (series if len(series) < 2 else (series[0], series[-1]))
+                ),
+                _span([row.peak_mib for row in mine], 0),
+                _span([row.parameters for row in mine], 0),
+                ", ".join(dict.fromkeys(row.versions.partition("; ")[2] for row in mine)) or NONE,
+            ]
+        )
+    header = ["method", "train s", "impute s", "test series", "peak MiB", "parameters", "effort"]
+    return f"### Cost\n\n{_grid(header, lines)}" if lines else ""
+
+
+def _span(values: Sequence[str], digits: int) -> str:
+    """The least and the most of some numbers."""
+    numbers = [float(value) for value in values if value]
+    if not numbers:
+        return NONE
+    ends = dict.fromkeys(f"{end:,.{digits}f}" for end in (min(numbers), max(numbers)))
+    return "–".join(ends)
+
+
+def _failures(rows: Sequence[Row]) -> str:
+    reasons = dict.fromkeys(
+        f"- {row.method} failed: {row.value}" for row in rows if row.metric == ERROR
+    )
+    return "\n".join(reasons)
+
+
+def _grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns line up in plain text too."""
+    table = [header, *lines]
+    width = [max(len(line[column]) for line in table) for column in range(len(header))]
+
+    def text(line: Sequence[str]) -> str:
+        first, *rest = zip(line, width, strict=True)
+        cells = [first[0].ljust(first[1]), *(cell.rjust(size) for cell, size in rest)]
+        return f"| {' | '.join(cells)} |"
+
+    rule = ["-" * width[0], *("-" * (size - 1) + ":" for size in width[1:])]
+    return "\n".join([text(header), text(rule), *(text(line) for line in lines)])
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """A number with so many digits that count, and no exponent where a reader wants none.
+
+    >>> _number(0.020346), _number(12345.6), _number(0.0000123), _number(21.04)
+    ('0.0203', '12346', '1.23e-05', '21.0')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    power = math.floor(math.log10(abs(value)))
+    if power < -4:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{max(0, digits - 1 - power)}f}"
+
+
+def _raised(scale: float) -> str:
+    """The power of ten of a scale, as it is printed.
+
+    >>> _raised(1e-3)
+    '⁻³'
+    """
+    power = round(math.log10(scale))
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -1,0 +1,196 @@
+"""What is compared: nrtsi, simple methods and peers, each behind the same small protocol."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from nrtsi.baselines import BASELINES
+from nrtsi.baselines.sequences import KNNSequences
+from nrtsi.bench.masks import Masks
+from nrtsi.bench.peers import PEERS, TINY, Peer
+from nrtsi.datasets.dataset import Part
+from nrtsi.errors import InputError
+from nrtsi.estimator import Imputer
+from nrtsi.events import Listener
+from nrtsi.imputer import NRTSI
+from nrtsi.training.curriculum import Budget
+
+__all__ = ["KINDS", "Lesson", "Method", "is_trained", "method_of", "tiny"]
+
+Values = Float[np.ndarray, "series step dim"]
+Draws = Float[np.ndarray, "draw series step dim"]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What every method may learn from, and for how long."""
+
+    train: Part
+    validation: Part
+
+    masks: Masks
+    """What is hidden in training; a method that hides cells to learn hides about as much."""
+
+    budget: Budget
+
+    checkpoint: Path | None = None
+    """Where a long training may keep its state, and go on from."""
+
+    listener: Listener | None = None
+
+
+class Method(Protocol):
+    """Something that fills gaps."""
+
+    @property
+    def parameters(self) -> int | None:
+        """Numbers learnt; None where the word has no meaning."""
+
+    def fit(self, lesson: Lesson) -> None:
+        """Learns."""
+
+    def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+        """Values for all cells; and `draws` whole fillings, of a method that can draw."""
+
+    def save(self, path: Path) -> None:
+        """Keeps what was learnt in a file, where there is something to keep."""
+
+
+class Simple:
+    """One of the methods that fit in a moment."""
+
+    parameters = None
+
+    def __init__(self, imputer: Imputer) -> None:
+        self.imputer = imputer
+
+    def fit(self, lesson: Lesson) -> None:
+        """Learns from the training series as they are."""
+        self.imputer.fit_series(lesson.train.to_set())
+
+    def answer(self, given: Part, draws: int) -> tuple[Values, None]:
+        """Values for all cells."""
+        return self.imputer.fill_series(given.to_set()).reshape(given.value.shape), None
+
+    def save(self, path: Path) -> None:
+        """Nothing to keep."""
+
+
+class Ours:
+    """NRTSI, used as anyone would use it."""
+
+    def __init__(self, seed: int, **settings: Any) -> None:
+        self.seed = seed
+        self.settings = settings
+
+    @property
+    def parameters(self) -> int:
+        """Of all networks together."""
+        networks = set(self.model.fitted_.engine.networks)
+        return sum(p.numel() for network in networks for p in network.parameters())
+
+    def fit(self, lesson: Lesson) -> None:
+        """Trains for the budget, or goes on with a training that was cut short."""
+        settings = {"setting": _order(lesson), "hide": "points"} | self.settings
+        hidden = lesson.masks.shares(lesson.train.value.shape[1])
+        settings["train"] = {"hidden": hidden} | settings.get("train", {})
+        if lesson.budget.seconds is not None:
+            settings["budget"] = lesson.budget.seconds
+        self.model = NRTSI(
+            steps=lesson.budget.steps, seed=self.seed, unit=1.0, on_empty="skip", **settings
+        )
+        self.model.fit(
+            lesson.train.value,
+            times=lesson.train.time,
+            validation=lesson.validation.value,
+            validation_times=lesson.validation.time,
+            listener=lesson.listener,
+            checkpoint=lesson.checkpoint,
+            resume=True,
+        )
+        if self.model.interrupted_:
+            raise KeyboardInterrupt  # half a training must not be scored as a whole one
+
+    def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+        """The mean, and draws where they are asked for."""
+        filled = self.model.impute(given.value, times=given.time)
+        if not draws:
+            return filled, None
+        return filled, self.model.sample(given.value, times=given.time, draws=draws)
+
+    def save(self, path: Path) -> None:
+        """Keeps the model."""
+        self.model.save(path)
+
+
+def _order(lesson: Lesson) -> str:
+    """The order of imputation of such gaps at such times."""
+    if lesson.masks.rows is None:
+        return "partial"
+    spacing = np.diff(lesson.train.time, axis=1)
+    return "regular" if np.ptp(spacing) < 1e-6 else "irregular"
+
+
+class Theirs:
+    """A peer."""
+
+    def __init__(self, name: str, seed: int, **sizes: Any) -> None:
+        self.peer = Peer(name, seed=seed, **sizes)
+
+    @property
+    def parameters(self) -> int:
+        """Of the network."""
+        return self.peer.parameters
+
+    def fit(self, lesson: Lesson) -> None:
+        """Trains for the budget."""
+        self.peer.fit(lesson.train, lesson.validation, lesson.masks.draw, lesson.budget)
+
+    def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+        """The peer's values; of one that draws, the mean of its draws."""
+        if not draws or not self.peer.gives_draws:
+            return self.peer.fill(given), None
+        drawn = self.peer.draw(given, draws)
+        return drawn.mean(axis=0), drawn
+
+    def save(self, path: Path) -> None:
+        """Kept by nobody: a peer's file can hold code."""
+
+
+def _simple(make: Callable[[], Imputer]) -> Callable[..., Method]:
+    return lambda seed, **settings: Simple(make(**settings))
+
+
+KINDS: dict[str, Callable[..., Method]] = {
+    "nrtsi": Ours,
+    **{name: _simple(make) for name, make in BASELINES.items()},
+    "knn-sequences": _simple(KNNSequences),
+    **{name: lambda seed, _name=name, **sizes: Theirs(_name, seed, **sizes) for name in PEERS},
+}
+"""Kinds of methods: each a function of a seed and of settings."""
+
+
+def is_trained(kind: str) -> bool:
+    """Whether a budget makes a difference."""
+    return kind == "nrtsi" or kind in PEERS
+
+
+def tiny(kind: str) -> dict[str, Any]:
+    """Settings that make a method as small as it can be."""
+    return {"preset": "tiny"} if kind == "nrtsi" else dict(TINY.get(kind, {}))
+
+
+def method_of(name: str, seed: int, settings: dict[str, Any]) -> Method:
+    """The method of a row of a table.
+
+    Raises:
+        InputError: There is no such kind.
+    """
+    kind = settings.pop("kind", name)
+    if kind not in KINDS:
+        raise InputError(f"kind of {name} must be one of {', '.join(KINDS)}, got {kind!r}")
+    return KINDS[kind](seed=seed, **settings)

@@ -1,0 +1,91 @@
+"""The CSV file of results: one row a figure, written whole or not at all."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from nrtsi.atomic import atomic
+from nrtsi.errors import InputError
+
+__all__ = ["ERROR", "COLUMNS", "Row", "add", "read"]
+
+ERROR = "error"
+"""The metric of a method that gave no figure; its value is the reason."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure, with what it cost and what it was made with."""
+
+    table: str
+    setting: str
+    method: str
+    seed: int
+    metric: str
+    value: str
+    train_s: str
+    impute_s: str
+    peak_mib: str
+    parameters: str
+    versions: str
+    revision: str
+
+    @property
+    def job(self) -> tuple[str, str, str, int]:
+        """What is measured together: table, setting, method and seed."""
+        return self.table, self.setting, self.method, self.seed
+
+    @property
+    def number(self) -> float:
+        """The figure."""
+        return float(self.value)
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file; none where there is no file.
+
+    Raises:
+        InputError: The file is not one of results.
+    """
+    if not path.exists():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *lines = list(csv.reader(file)) or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}; choose another --out") from error
+    if tuple(header) != COLUMNS:
+        raise InputError(
+            f"{path} must be a file of results with the columns {', '.join(COLUMNS)}, "
+            f"got {', '.join(header) or 'an empty file'}; choose another --out"
+        )
+    return [_row(path, number, cells) for number, cells in enumerate(lines, start=2)]
+
+
+def add(path: Path, new: Sequence[Row]) -> None:
+    """Adds rows to a file, in the place of those of the same jobs.
+
+    The file is read again just before, so that two runs can share it as long as they do not write
+    in the same instant.
+    """
+    jobs = {row.job for row in new}
+    kept = [row for row in read(path) if row.job not in jobs]
+    _write(path, [*kept, *new])
+
+
+def _row(path: Path, number: int, cells: list[str]) -> Row:
+    if len(cells) != len(COLUMNS) or not cells[3].isdecimal():
+        raise InputError(f"{path}, line {number} is not a result; mend it or choose another --out")
+    table, setting, method, seed, *rest = cells
+    return Row(table, setting, method, int(seed), *rest)
+
+
+def _write(path: Path, rows: Iterable[Row]) -> None:
+    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(astuple(row) for row in rows)

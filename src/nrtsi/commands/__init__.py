@@ -1,0 +1,1 @@
+"""Groups of commands: `nrtsi data`, `nrtsi bench`, `nrtsi plot`."""

@@ -1,0 +1,105 @@
+"""`nrtsi data`: the data sets of the experiments."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nrtsi.errors import InputError
+from nrtsi.options import OneLineErrors, Overwrite, Voice, prepared
+
+if TYPE_CHECKING:
+    from nrtsi.datasets.dataset import Dataset
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make the data sets of the experiments.",
+)
+
+PartName = Literal["all", "train", "validation", "test"]
+
+
+@app.command("list")
+@prepared
+def list_data(voice: Voice) -> None:
+    """Print the data sets there are, and what each needs."""
+    from nrtsi.datasets.registry import DATASETS
+
+    for recipe in DATASETS.values():
+        typer.echo(f"{recipe.name}\n    {recipe.description}\n    {recipe.sizes}")
+        typer.echo(f"    needs {recipe.needs}")
+
+
+@app.command()
+@prepared
+def make(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi data list`.")],
+    voice: Voice,
+    path: Annotated[
+        Path | None, typer.Option(help="The original, for data sets that need one.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of a simulation.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Table to write: .csv, .tsv or .parquet.")
+    ] = None,
+    part: Annotated[PartName, typer.Option(help="Which part to write.")] = "all",
+    series: Annotated[
+        int | None, typer.Option(min=1, help="Write only the first so many series of each part.")
+    ] = None,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Hide what the benchmark hides of the test series.")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a data set, keep it for the benchmarks, and write it as a table if wanted."""
+    from nrtsi.datasets.cache import default_cache
+    from nrtsi.datasets.registry import make as make_data
+    from nrtsi.datasets.table import to_table
+    from nrtsi.files import Table, check_output, write_table
+
+    if out is not None:
+        check_output(out, overwrite=overwrite)
+    elif gaps or series is not None or part != "all":
+        raise InputError("--part, --series and --gaps say what to write; add --out FILE")
+    data = make_data(name, path=path, seed=seed)
+    voice.say(data.about)
+    if out is None:
+        sizes = ", ".join(f"{each.series:,} {title}" for title, each in data.parts.items())
+        _, steps, dims = data.test.value.shape
+        voice.report(
+            f"made {name}: {sizes} series of {steps} steps and {dims} channels, "
+            f"kept in {default_cache()}"
+        )
+        return
+    if gaps:
+        data = _with_gaps(data)
+    table = to_table(_cut(data, part, series))
+    write_table(out, Table(table), overwrite=overwrite)
+    voice.report(f"wrote {out}: {table.num_rows:,} rows")
+
+
+def _cut(data: "Dataset", part: PartName, series: int | None) -> "Dataset":
+    """Only one part, or only the first series."""
+    train, validation, test = (
+        each.head(0 if part not in ("all", name) else series or each.series)
+        for name, each in data.parts.items()
+    )
+    return replace(data, train=train, validation=validation, test=test)
+
+
+def _with_gaps(data: "Dataset") -> "Dataset":
+    """The data set with the holes of the first benchmark made of it."""
+    from nrtsi.bench.runner import task_of
+    from nrtsi.bench.tables import open_table, table_names
+
+    for table in map(open_table, table_names()):
+        for setting in table.settings:
+            if table.data_of(setting) == data.name:
+                given = task_of(table, setting, data).given
+                return replace(data, test=given.head(data.test.series))
+    raise InputError(f"no benchmark is made of {data.name}; leave --gaps out")

@@ -1,0 +1,131 @@
+"""The files of an original, as its source hands them out: alone, in a folder or in a zip."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from jaxtyping import Float
+
+from nrtsi.errors import InputError
+
+__all__ = ["columns", "members", "only", "stamp"]
+
+
+def members(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file that fits the pattern, by name.
+
+    Looks into folders and zips at any depth, and takes `path` itself when it is another file.
+
+    Raises:
+        InputError: The path does not exist, cannot be read, is a damaged zip, or holds no file
+            that fits.
+    """
+    found = 0
+    try:
+        for name, content in _search(path, pattern):
+            found += 1
+            yield name, content
+    # RuntimeError: a password, or a compression Python does not know.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise InputError(f"{path} must be a whole zip, got: {error}; download it again") from error
+    except OSError as error:
+        raise InputError(_unreadable(path, error)) from error
+    if not found:
+        raise InputError(
+            f"{path} must hold files named {pattern}, got none; give the download as it came, or "
+            f"the folder it was unpacked to"
+        )
+
+
+def only(path: Path, pattern: str) -> tuple[str, bytes]:
+    """Name and content of the one file that fits the pattern.
+
+    Raises:
+        InputError: As `members`, or there are several.
+    """
+    found = list(members(path, pattern))
+    if len(found) > 1:
+        raise InputError(
+            f"{path} must hold one file named {pattern}, got {len(found)}; give the file itself"
+        )
+    return found[0]
+
+
+def _search(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+    if path.is_dir():
+        for file in sorted(file for file in path.rglob(pattern) if file.is_file()):
+            yield file.name, file.read_bytes()
+    elif path.suffix.lower() == ".zip":
+        yield from _unzip(path, pattern)
+    else:
+        yield path.name, path.read_bytes()
+
+
+def _unzip(file: Path | io.BytesIO, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """Fitting files of a zip; of the zips in it, if it has no other (some sources wrap twice)."""
+    with zipfile.ZipFile(file) as archive:
+        names = sorted(name for name in archive.namelist() if not name.endswith("/"))
+        fitting = [name for name in names if fnmatch(PurePosixPath(name).name, pattern)]
+        for name in fitting:
+            yield PurePosixPath(name).name, archive.read(name)
+        if not fitting:
+            for name in names:
+                if name.lower().endswith(".zip"):
+                    yield from _unzip(io.BytesIO(archive.read(name)), pattern)
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} must be readable, got: {error.strerror}; check the path"
+
+
+def columns(name: str, content: bytes, wanted: Sequence[str]) -> Float[np.ndarray, "row column"]:
+    """These columns of a CSV file; NaN where a cell is empty or NA.
+
+    Raises:
+        InputError: A column is absent, or a cell of one is no number.
+    """
+    # Takes a while to import, and the registry of data sets should not.
+    import pyarrow as pa
+    from pyarrow import csv
+
+    convert = csv.ConvertOptions(
+        include_columns=list(wanted),
+        column_types=dict.fromkeys(wanted, pa.float64()),
+        null_values=["", "NA", "NaN", "nan"],
+    )
+    try:
+        table = csv.read_csv(io.BytesIO(content), convert_options=convert)
+    except pa.ArrowKeyError as error:
+        raise InputError(
+            f"{name} must have the columns {', '.join(wanted)}, got others; give the original file"
+        ) from error
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{name} must be a table of numbers, got: {error}; give the original file"
+        ) from error
+    return np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
+
+
+def stamp(path: Path) -> list[list[str | int]]:
+    """Name, size and time of the last change of every file of an original.
+
+    That is every file in a folder, or a file and those of the same stem beside it. Two equal
+    stamps mean the same original, without reading it.
+
+    Raises:
+        InputError: There is no such path.
+    """
+    try:
+        if path.is_dir():
+            files = {file for file in path.rglob("*") if file.is_file()}
+        else:
+            near = path.parent.iterdir()
+            files = {path, *(f for f in near if f.stem == path.stem and f.is_file())}
+        stats = [(file, file.stat()) for file in sorted(files)]
+    except OSError as error:
+        raise InputError(_unreadable(path, error)) from error
+    return [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]

@@ -1,0 +1,208 @@
+"""Laws of the neighbouring series, and plain loops and scikit-learn as oracles."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.impute import KNNImputer
+
+from nrtsi.baselines import sequences
+from nrtsi.baselines.sequences import KNNSequences
+from nrtsi.errors import NotFittedError
+from nrtsi.series import SeriesSet
+from tests.strategies import seeds
+
+
+def ragged(seed, series=9, dims=2, missing=0.3):
+    """Series of random lengths, on times that some share and some do not, with random holes."""
+    rng = np.random.default_rng(seed)
+    time = []
+    for length in rng.integers(2, 12, size=series):
+        on_grid = np.sort(rng.choice(12, size=length, replace=False)).astype(np.float64)
+        time.append(on_grid if rng.random() < 0.6 else np.sort(rng.uniform(0, 12, size=length)))
+    start = np.concatenate([[0], np.cumsum([t.size for t in time])])
+    observed = rng.random((start[-1], dims)) >= missing
+    observed[0] = True
+    value = np.where(observed, rng.normal([0.0, 50.0], 1.0, size=observed.shape), 0.0)
+    return SeriesSet(np.concatenate(time), value, observed, start)
+
+
+def fitted(training):
+    imputer = KNNSequences()
+    imputer.fit_series(training)
+    return imputer
+
+
+def rows_of(series, index):
+    return slice(series.start[index], series.start[index + 1])
+
+
+def told(series, index, time, channel):
+    """What a series knows of a channel at a time, the slow way; None for nothing."""
+    rows = rows_of(series, index)
+    times, known = series.time[rows], series.observed[rows, channel]
+    values = series.value[rows, channel]
+    for i, here in enumerate(times):
+        if here == time:
+            return values[i] if known[i] else None
+        if i > 0 and times[i - 1] < time < here:
+            return np.interp(time, times, values) if known[i - 1] and known[i] else None
+    return None
+
+
+def by_loops(training, series, neighbours=5):
+    """The filling, the slow way."""
+    seen = [training.value[training.observed[:, c], c] for c in range(training.dims)]
+    mean = [cells.mean() if cells.size else 0.0 for cells in seen]
+    spread = [cells.std() if cells.size > 1 else 1.0 for cells in seen]
+    filled = series.value.copy()
+    cells = [(c, t) for t in range(series.rows) for c in range(series.dims)]
+    for index in range(series.series):
+        rows = rows_of(series, index)
+        mine = [(c, t) for c, t in cells if rows.start <= t < rows.stop]
+        near = []
+        for other in range(training.series):
+            apart = [
+                (series.value[t, c] - read) / spread[c]
+                for c, t in mine
+                if series.observed[t, c]
+                and (read := told(training, other, series.time[t], c)) is not None
+            ]
+            if apart:
+                near.append((np.sqrt(np.mean(np.square(apart))), other))
+        near = sorted(near)[:neighbours]
+        for c, t in mine:
+            if series.observed[t, c]:
+                continue
+            said = [(d, told(training, other, series.time[t], c)) for d, other in near]
+            said = [(1 / d, read) for d, read in said if read is not None]
+            total = sum(weight for weight, _ in said)
+            filled[t, c] = sum(w * read for w, read in said) / total if said else mean[c]
+    return filled
+
+
+@settings(max_examples=40)
+@given(seed=seeds)
+def test_it_agrees_with_plain_loops(seed):
+    training, series = ragged(seed), ragged(seed + 1, series=4)
+    np.testing.assert_allclose(
+        fitted(training).fill_series(series), by_loops(training, series), rtol=1e-6, atol=1e-9
+    )
+
+
+@settings(max_examples=30)
+@given(seed=seeds, missing=st.sampled_from([0.0, 0.3, 0.8, 1.0]))
+def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(seed, missing):
+    series = ragged(seed, missing=missing)
+    value = series.value.copy()
+    filled = fitted(ragged(seed + 1, missing=missing)).fill_series(series)
+    assert np.isfinite(filled).all()
+    np.testing.assert_array_equal(filled[series.observed], series.value[series.observed])
+    np.testing.assert_array_equal(series.value, value)
+
+
+@settings(max_examples=30)
+@given(seed=seeds, cells=st.integers(1, 200))
+def test_the_size_of_a_chunk_changes_nothing(seed, cells):
+    imputer, series = fitted(ragged(seed)), ragged(seed + 1)
+    whole = imputer.fill_series(series)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences, "CELLS", cells)
+        np.testing.assert_allclose(imputer.fill_series(series), whole, rtol=1e-6, atol=1e-9)
+
+
+@settings(max_examples=30)
+@given(seed=seeds)
+def test_a_series_is_filled_alike_alone_and_among_others(seed):
+    imputer, series = fitted(ragged(seed)), ragged(seed + 1)
+    together = imputer.fill_series(series)
+    for index in range(series.series):
+        alone = imputer.fill_series(series.select(np.array([index])))
+        np.testing.assert_allclose(alone, together[rows_of(series, index)], rtol=1e-6, atol=1e-9)
+
+
+@settings(max_examples=30)
+@given(seed=seeds)
+def test_the_order_of_the_training_series_and_the_units_change_nothing(seed):
+    training, series = ragged(seed), ragged(seed + 1)
+    order = np.random.default_rng(seed).permutation(training.series)
+    filled = fitted(training).fill_series(series)
+    other = fitted(training.select(order)).fill_series(series)
+    np.testing.assert_allclose(other, filled, rtol=1e-6, atol=1e-9)
+    units = np.array([10.0, 0.01])
+    scaled = [SeriesSet(s.time, s.value * units, s.observed, s.start) for s in (training, series)]
+    large = fitted(scaled[0]).fill_series(scaled[1])
+    np.testing.assert_allclose(large, filled * units, rtol=1e-6, atol=1e-9)
+
+
+def test_on_a_common_grid_it_is_the_imputer_of_scikit_learn_on_whole_series():
+    rng = np.random.default_rng(0)
+    training, gappy = rng.normal(size=(40, 6, 1)), rng.normal(size=(8, 6, 1))
+    gappy[rng.random(gappy.shape) < 0.5] = np.nan
+    # Of one channel all cells have the same spread, so that the scale does not matter.
+    theirs = KNNImputer(n_neighbors=5, weights="distance").fit(training[..., 0])
+    ours = fitted(SeriesSet.stack(training)).fill_series(SeriesSet.stack(gappy))
+    np.testing.assert_allclose(ours.reshape(8, 6), theirs.transform(gappy[..., 0]))
+
+
+def test_a_training_series_is_found_again_off_its_grid():
+    rng = np.random.default_rng(0)
+    training = np.cumsum(rng.normal(size=(30, 20, 2)), axis=1)
+    time = np.sort(rng.uniform(0, 19, size=(1, 40)))
+    truth = np.stack([np.interp(time[0], np.arange(20), training[7, :, c]) for c in (0, 1)], -1)
+    gappy = truth.copy()
+    gappy[rng.random(40) < 0.7] = np.nan
+    filled = fitted(SeriesSet.stack(training)).fill_series(SeriesSet.stack(gappy[None], time))
+    np.testing.assert_allclose(filled, truth, atol=1e-4)
+
+
+def test_by_hand():
+    # Spread 1 and mean 0: training series that begin at -1 and 1 and end there.
+    training = SeriesSet.stack(np.array([[[-1.0], [-1.0]], [[1.0], [1.0]]]))
+    gappy = np.array([[[0.5], [np.nan]], [[1.0], [np.nan]], [[np.nan], [np.nan]]])
+    filled = fitted(training).fill_series(SeriesSet.stack(gappy)).reshape(3, 2)
+    # Distances 1.5 and 0.5, so weights 2/3 and 2; then a series like one; one knowing nothing.
+    assert filled[0, 1] == pytest.approx((-2 / 3 + 2) / (2 / 3 + 2))
+    assert filled[1, 1] == pytest.approx(1, abs=1e-5)
+    assert filled[2].tolist() == [0, 0]
+
+
+def test_what_no_neighbour_knows_is_the_mean_of_the_channel():
+    training = np.array([[[1.0], [2.0], [np.nan]], [[3.0], [6.0], [np.nan]]])
+    gappy = np.array([[[1.0], [np.nan], [np.nan]]])
+    filled = fitted(SeriesSet.stack(training)).fill_series(SeriesSet.stack(gappy))
+    assert filled[2, 0] == 3
+    late = SeriesSet.stack(np.array([[[1.0], [np.nan]]]), np.array([[0.0, 99.0]]))
+    assert fitted(SeriesSet.stack(training)).fill_series(late)[1, 0] == 3
+
+
+def test_the_caller_s_arrays_go_in_and_come_out():
+    rng = np.random.default_rng(0)
+    training, gappy = rng.normal(size=(10, 6, 2)), rng.normal(size=(3, 6, 2))
+    gappy[:, 2:4] = np.nan
+    filled = clone(KNNSequences()).fit(training).impute(gappy)
+    assert filled.shape == gappy.shape
+    assert np.isfinite(filled).all()
+    with pytest.raises(NotFittedError, match="this KNNSequences is not fitted"):
+        KNNSequences().impute(gappy)
+
+
+@pytest.mark.slow
+def test_billiards_of_the_paper_s_size_are_filled_better_than_by_straight_lines():
+    wall, rng = 0.8828, np.random.default_rng(0)
+
+    def flights(count):
+        angle, speed = rng.uniform(0, 2 * np.pi, count), rng.uniform(0.0018, 0.1075, count)
+        move = np.stack([np.cos(angle), np.sin(angle)], axis=-1) * speed[:, None]
+        begin = rng.uniform(-wall, wall, (count, 1, 2))
+        place = (begin + move[:, None] * np.arange(200)[:, None] + wall) % (4 * wall)
+        return np.where(place > 2 * wall, 4 * wall - place, place) - wall
+
+    training, truth = flights(3_600), flights(1_000)
+    rank = rng.random((1_000, 200)).argsort(axis=1).argsort(axis=1)
+    hidden = rank < rng.integers(180, 196, (1_000, 1))
+    gappy = SeriesSet.stack(np.where(hidden[..., None], np.nan, truth))
+    filled = fitted(SeriesSet.stack(training)).fill_series(gappy).reshape(truth.shape)
+    # Summed over both channels; straight lines score 0.21.
+    assert np.sum((filled - truth) ** 2, axis=-1)[hidden].mean() == pytest.approx(0.1, abs=0.01)

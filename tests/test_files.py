@@ -259,7 +259,11 @@ def test_names_with_quotes_delimiters_and_line_ends_survive(tmp_path):
         ("a.csv", "a,b\n1,é\n".encode("latin-1"), r"a\.csv must be UTF-8 text, and is not"),
         ("a.csv", "é,b\n1,2\n".encode("latin-1"), r"a\.csv must be UTF-8 text, and is not"),
         ("a.csv.gz", b"a,b\n1,2\n", r"a\.csv\.gz cannot be read: .*; is it damaged\?"),
-        ("a.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-20], r"a\.csv\.gz cannot be read: "),
+        (
+            "a.csv.gz",
+            gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-20],
+            r"a\.csv\.gz cannot be read: ",
+        ),
         ("a.parquet", b"PAR1 not really", r"a\.parquet is not a readable Parquet file: "),
         ("a.parquet", b"", r"a\.parquet is not a readable Parquet file: "),
     ],

@@ -20,7 +20,7 @@ from nrtsi.missing import Hiding, rows_fail_together
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
 
-__all__ = ["ChannelScore", "Evaluation", "Score", "evaluate"]
+__all__ = ["ChannelScore", "Evaluation", "Score", "Trial", "check_baselines", "evaluate"]
 
 logger = logging.getLogger(__name__)
 
@@ -150,26 +150,91 @@ def evaluate(
     Raises:
         InputError: The frame or a setting cannot be used, or there is too little to hide.
     """
-    _check_baselines(baselines)
-    panel, ours = _open(frame, model, times, {"hide": hide, "seed": seed, **settings})
-    truth = panel.series
-    hiding = Hiding.choose(hide, truth, whole_rows=_whole_rows(model, truth), scoring=True)
-    hidden = hiding.draw(truth, np.random.default_rng(seed))
-    _check_hidden(hidden, truth)
-    known = replace(panel, series=truth.hide(hidden))
-    judge = _Judge(truth, hidden, tuple(str(name) for name in panel.columns.values or ()))
-    judge.run("nrtsi", lambda: _fill(ours, known, listener, fit=model is None), OUR_FAILURES)
+    check_baselines(baselines)
+    trial = Trial.open(frame, model, times, {"hide": hide, "seed": seed, **settings})
+    names = tuple(str(name) for name in trial.panel.columns.values or ())
+    judge = _Judge(trial.truth, trial.hidden, names)
+    judge.run("nrtsi", partial(trial.fill, listener), OUR_FAILURES)
     for name in baselines:
-        judge.run(name, partial(_fill_simply, name, known.series), FAILURES)
+        judge.run(name, partial(trial.fill_simply, name), FAILURES)
     return Evaluation(
         methods=judge.methods,
         failed=judge.failed,
-        hidden=int(hidden.sum()),
-        cells=int(truth.observed.sum()),
-        hide="+".join(hiding.kinds),
-        seen=None if model is None else model.fitted_.has_seen(truth),
-        guesses=panel.guesses,
+        hidden=int(trial.hidden.sum()),
+        cells=int(trial.truth.observed.sum()),
+        hide="+".join(trial.kinds),
+        seen=trial.seen if trial.given else None,
+        guesses=trial.panel.guesses,
     )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Data of which known cells are hidden from the methods."""
+
+    panel: Panel
+    """All of the data."""
+
+    hidden: Bool[np.ndarray, "row dim"]
+    """The cells to find again."""
+
+    kinds: tuple[str, ...]
+    """How they were chosen."""
+
+    model: NRTSI
+    given: bool
+    """The model was given, fitted; else it is still to be fitted on what is left."""
+
+    @classmethod
+    def open(
+        cls,
+        frame: Any,
+        model: NRTSI | None,
+        times: np.ndarray | None,
+        settings: dict[str, Any],
+    ) -> "Trial":
+        """Reads the data and hides some of the known cells.
+
+        `settings` are those of a model to fit, with `hide` and `seed`, which decide what is
+        hidden.
+
+        Raises:
+            InputError: As for `evaluate`.
+        """
+        panel, ours = _open(frame, model, times, settings)
+        truth, hide = panel.series, settings["hide"]
+        hiding = Hiding.choose(hide, truth, whole_rows=_whole_rows(model, truth), scoring=True)
+        hidden = hiding.draw(truth, np.random.default_rng(settings["seed"]))
+        _check_hidden(hidden, truth)
+        return cls(panel, hidden, hiding.kinds, ours, given=model is not None)
+
+    @property
+    def truth(self) -> SeriesSet:
+        """The data with nothing hidden."""
+        return self.panel.series
+
+    @property
+    def known(self) -> SeriesSet:
+        """What the methods see."""
+        return self.truth.hide(self.hidden)
+
+    @property
+    def seen(self) -> bool:
+        """The model was fitted on these data, hidden cells and all."""
+        return self.given and self.model.fitted_.has_seen(self.truth)
+
+    def fill(self, listener: Listener | None = None) -> Float[np.ndarray, "row dim"]:
+        """What the model makes of the known cells, after learning from them if it has to."""
+        known = replace(self.panel, series=self.known)
+        if not self.given:
+            self.model.fit_panel(known, listener=listener)
+        return self.model.fill_series(known.series, listener)
+
+    def fill_simply(self, name: str) -> Float[np.ndarray, "row dim"]:
+        """What a baseline makes of the known cells."""
+        baseline, known = BASELINES[name](), self.known
+        baseline.fit_series(known)
+        return baseline.fill_series(known)
 
 
 def _open(
@@ -193,22 +258,6 @@ def _whole_rows(model: NRTSI | None, truth: SeriesSet) -> bool:
     return rows_fail_together(truth) or (
         model is not None and not model.fitted_.engine.layout.partial
     )
-
-
-def _fill(
-    model: NRTSI, known: Panel, listener: Listener | None, *, fit: bool
-) -> Float[np.ndarray, "row dim"]:
-    """What the model makes of the known cells, after learning from them if it has to."""
-    if fit:
-        model.fit_panel(known, listener=listener)
-    return model.fill_series(known.series, listener)
-
-
-def _fill_simply(name: str, known: SeriesSet) -> Float[np.ndarray, "row dim"]:
-    """What a baseline makes of the known cells."""
-    baseline = BASELINES[name]()
-    baseline.fit_series(known)
-    return baseline.fill_series(known)
 
 
 class _Judge:
@@ -255,7 +304,8 @@ class _Judge:
         return ChannelScore(mse=metrics.mse(*cells), mae=metrics.mae(*cells))
 
 
-def _check_baselines(names: Sequence[str]) -> None:
+def check_baselines(names: Sequence[str]) -> None:
+    """Refuses names that no baseline has."""
     unknown = [name for name in names if name not in BASELINES]
     if unknown:
         raise InputError(

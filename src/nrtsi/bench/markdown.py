@@ -45,33 +45,64 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
 
 def conclusion(table: Table, rows: Sequence[Row]) -> str:
     """Where nrtsi stands among what was measured, setting by setting, won or lost."""
-    metric = table.metrics[0]
-    lines = []
-    for setting in table.settings:
-        scores = {
-            method: fmean(figures)
-            for method in table.methods
-            if method != "expert" and (figures := _figures(rows, setting, method, metric))
-        }
-        ours = [method for method in scores if method.startswith("nrtsi")]
-        if not ours or len(scores) < 2:
-            continue
-        order = sorted(scores, key=lambda name: scores[name])
-        mine = min(ours, key=lambda name: scores[name])
-        place = order.index(mine)
-        if place == 0:
-            rest = next((name for name in order if name not in ours), None)
-            told = (
-                "" if rest is None else f", {scores[rest] / scores[mine]:.2f} times below {rest}"
-            )
-            lines.append(f"- {setting.name}: **{mine}** is first of {len(order)}{told}.")
-        else:
-            ahead = ", ".join(order[:place])
-            lines.append(
-                f"- {setting.name}: {mine} is number {place + 1} of {len(order)}, behind {ahead}."
-            )
-    head = f"By {LABELS[metric].partition(' (')[0]}, among what was measured here:\n\n"
-    return head + "\n".join(lines) if lines else ""
+    lines = [_place(table, rows, setting) for setting in table.settings]
+    told = [f"- {setting.name}: {line}" for setting, line in zip(table.settings, lines) if line]
+    if not told:
+        return ""
+    head = f"By {LABELS[table.metrics[0]].partition(' (')[0]}, among what was measured here"
+    partly = [f"{method} ({_series(rows, method):,})" for method in _partly(table, rows)]
+    left_out = f"; not ranked, for fewer test series: {', '.join(partly)}" if partly else ""
+    return "\n".join([f"{head}{left_out}:", "", *told])
+
+
+def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
+    """The place of the best nrtsi in one setting; None where there is nothing to compare."""
+    scores = _ranked(table, rows, setting, table.metrics[0])
+    order = sorted(scores, key=lambda name: scores[name])
+    ours = [name for name in order if name.startswith("nrtsi")]
+    others = [name for name in order if name not in ours]
+    if not ours or not others:
+        return None
+    place = order.index(ours[0])
+    if place == 0:
+        times = scores[others[0]] / scores[ours[0]]
+        return (
+            f"**{ours[0]}** is first of {len(order)}; {others[0]} has {times:.2f} times its error."
+        )
+    times = scores[ours[0]] / scores[order[0]]
+    return (
+        f"{ours[0]} is number {place + 1} of {len(order)}, behind {', '.join(order[:place])}, "
+        f"with {times:.2f} times the error of {order[0]}."
+    )
+
+
+def _ranked(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> dict[str, float]:
+    """The mean figure of every method that was scored on all test series; the truth is none."""
+    left_out = {"expert", *_partly(table, rows)}
+    return {
+        method: fmean(figures)
+        for method in table.methods
+        if method not in left_out and (figures := _figures(rows, setting, method, metric))
+    }
+
+
+def _series(rows: Sequence[Row], method: str) -> int:
+    """Test series a method was scored on, in all settings together; 0 where it was not."""
+    return sum(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
+
+
+def _partly(table: Table, rows: Sequence[Row]) -> list[str]:
+    """Methods that were scored on a part of the test series only."""
+    counts: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row.metric == "series":
+            counts[row.method, row.setting] = row.number
+    most = {
+        setting: max(n for (_, other), n in counts.items() if other == setting)
+        for _, setting in counts
+    }
+    few = {method for (method, setting), n in counts.items() if n < most[setting]}
+    return [method for method in table.methods if method in few]
 
 
 def _metric(table: Table, rows: Sequence[Row], metric: str) -> str:
@@ -98,13 +129,7 @@ def _metric(table: Table, rows: Sequence[Row], metric: str) -> str:
 
 def _best(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> str | None:
     """The method with the lowest error; None for measures that are not errors."""
-    if metric not in ERRORS:
-        return None
-    scores = {
-        method: fmean(figures)
-        for method in table.methods
-        if method != "expert" and (figures := _figures(rows, setting, method, metric))
-    }
+    scores = _ranked(table, rows, setting, metric) if metric in ERRORS else {}
     return min(scores, key=lambda name: scores[name]) if scores else None
 
 
@@ -150,19 +175,15 @@ def _costs(table: Table, rows: Sequence[Row]) -> str:
         mine = [row for row in rows if row.method == method and row.metric != ERROR]
         if not mine or method == "expert":
             continue
-        series = sorted({int(row.number) for row in mine if row.metric == "series"})
         lines.append(
             [
                 method,
                 _span([row.train_s for row in mine], 0),
                 _span([row.impute_s for row in mine], 1),
-                "–".join(
-                    f"{count:,}"
-                    for count in (series if len(series) < 2 else (series[0], series[-1]))
-                ),
+                _span([row.value for row in mine if row.metric == "series"], 0),
                 _span([row.peak_mib for row in mine], 0),
                 _span([row.parameters for row in mine], 0),
-                ", ".join(dict.fromkeys(row.versions.partition("; ")[2] for row in mine)) or NONE,
+                ", ".join(dict.fromkeys(row.effort for row in mine)) or NONE,
             ]
         )
     header = ["method", "train s", "impute s", "test series", "peak MiB", "parameters", "effort"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -43,27 +43,26 @@ class Lesson:
     listener: Listener | None = None
 
 
-class Method(Protocol):
+class Method:
     """Something that fills gaps."""
 
-    @property
-    def parameters(self) -> int | None:
-        """Numbers learnt; None where the word has no meaning."""
+    parameters: int | None = None
+    """Numbers learnt; None where the word has no meaning."""
 
     def fit(self, lesson: Lesson) -> None:
         """Learns."""
+        raise NotImplementedError
 
     def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
         """Values for all cells; and `draws` whole fillings, of a method that can draw."""
+        raise NotImplementedError
 
     def save(self, path: Path) -> None:
-        """Keeps what was learnt in a file, where there is something to keep."""
+        """Keeps what was learnt in a file, where it can be kept without code in it."""
 
 
-class Simple:
+class Simple(Method):
     """One of the methods that fit in a moment."""
-
-    parameters = None
 
     def __init__(self, imputer: Imputer) -> None:
         self.imputer = imputer
@@ -76,22 +75,13 @@ class Simple:
         """Values for all cells."""
         return self.imputer.fill_series(given.to_set()).reshape(given.value.shape), None
 
-    def save(self, path: Path) -> None:
-        """Nothing to keep."""
 
-
-class Ours:
+class Ours(Method):
     """NRTSI, used as anyone would use it."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
         self.seed = seed
         self.settings = settings
-
-    @property
-    def parameters(self) -> int:
-        """Of all networks together."""
-        networks = set(self.model.fitted_.engine.networks)
-        return sum(p.numel() for network in networks for p in network.parameters())
 
     def fit(self, lesson: Lesson) -> None:
         """Trains for the budget, or goes on with a training that was cut short."""
@@ -114,6 +104,8 @@ class Ours:
         )
         if self.model.interrupted_:
             raise KeyboardInterrupt  # half a training must not be scored as a whole one
+        networks = set(self.model.fitted_.engine.networks)
+        self.parameters = sum(p.numel() for net in networks for p in net.parameters())
 
     def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
         """The mean, and draws where they are asked for."""
@@ -135,20 +127,16 @@ def _order(lesson: Lesson) -> str:
     return "regular" if np.ptp(spacing) < 1e-6 else "irregular"
 
 
-class Theirs:
+class Theirs(Method):
     """A peer."""
 
     def __init__(self, name: str, seed: int, **sizes: Any) -> None:
         self.peer = Peer(name, seed=seed, **sizes)
 
-    @property
-    def parameters(self) -> int:
-        """Of the network."""
-        return self.peer.parameters
-
     def fit(self, lesson: Lesson) -> None:
         """Trains for the budget."""
         self.peer.fit(lesson.train, lesson.validation, lesson.masks.draw, lesson.budget)
+        self.parameters = self.peer.parameters
 
     def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
         """The peer's values; of one that draws, the mean of its draws."""
@@ -156,9 +144,6 @@ class Theirs:
             return self.peer.fill(given), None
         drawn = self.peer.draw(given, draws)
         return drawn.mean(axis=0), drawn
-
-    def save(self, path: Path) -> None:
-        """Kept by nobody: a peer's file can hold code."""
 
 
 def _simple(make: Callable[[], Imputer]) -> Callable[..., Method]:

@@ -37,6 +37,11 @@ class Row:
         return self.table, self.setting, self.method, self.seed
 
     @property
+    def effort(self) -> str:
+        """What was spent on it, where that makes a difference: the end of `versions`."""
+        return self.versions.partition("; ")[2]
+
+    @property
     def number(self) -> float:
         """The figure."""
         return float(self.value)

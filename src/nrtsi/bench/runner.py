@@ -154,7 +154,8 @@ def _missing(plan: Plan, data: str) -> Iterator[tuple[int, str, tuple[Setting, .
     table, wanted = plan.table, set(plan.table.metrics)
     found: dict[tuple[str, str, str, int], set[str]] = {}
     for row in read(plan.out):
-        found.setdefault(row.job, set()).add(row.metric)
+        if row.effort == plan.effort(row.method):
+            found.setdefault(row.job, set()).add(row.metric)
     for seed in plan.seeds:
         for method in plan.methods:
             lacking = tuple(
@@ -298,12 +299,11 @@ def _refuse_other_effort(plan: Plan) -> None:
     for row in read(plan.out):
         if row.table != plan.table.name or (row.method, row.seed) not in asked:
             continue
-        effort = row.versions.partition("; ")[2]
-        if effort != plan.effort(row.method):
+        if row.effort != plan.effort(row.method):
             raise InputError(
-                f"{plan.out} has rows of {row.method} made with {effort or 'no budget'}, not with "
-                f"{plan.effort(row.method)}; give the same, another --out, or --overwrite to "
-                f"replace them"
+                f"{plan.out} has rows of {row.method} made with {row.effort or 'all data'}, not "
+                f"with {plan.effort(row.method) or 'all data'}; give the same, another --out, or "
+                f"--overwrite to replace them"
             )
 
 

@@ -51,7 +51,7 @@ def _general(ctx: typer.Context) -> None:
 
 @app.command()
 @prepared
-def series(  # noqa: PLR0913  # a command has as many arguments as it has options
+def series(
     data: Data,
     *,
     out: Picture,
@@ -168,7 +168,7 @@ def draws(
 
 @app.command()
 @prepared
-def attention(  # noqa: PLR0913  # a command has as many arguments as it has options
+def attention(
     data: Data,
     *,
     out: Picture,

@@ -71,7 +71,7 @@ class _Scene:
         return (rows >= low - room) & (rows <= high + room) | self.view.plane
 
 
-def plot_attention(  # noqa: PLR0913  # as many arguments as the command has options
+def plot_attention(
     path: Path,
     model: NRTSI,
     frame: Any,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["drawn", "plot_draws"]
 
 
-def plot_draws(  # noqa: PLR0913  # as many arguments as the command has options
+def plot_draws(
     path: Path,
     model: NRTSI,
     frame: Any,

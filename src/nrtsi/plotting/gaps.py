@@ -1,7 +1,7 @@
 """How the error grows with the distance to the nearest known value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi import metrics
-from nrtsi.baselines import BASELINES
-from nrtsi.evaluation import _check_baselines, _check_hidden, _open, _whole_rows
+from nrtsi.evaluation import Trial, check_baselines
 from nrtsi.events import Listener
 from nrtsi.frames import Clock
 from nrtsi.imputer import NRTSI
-from nrtsi.missing import Hiding
 from nrtsi.plotting.canvas import IMPUTED, blank, explain, plain_axes, save
 from nrtsi.scaling import Scaler
 from nrtsi.schedule.gaps import gaps, level_of
@@ -122,22 +120,13 @@ def gap_errors(
     **settings: Any,
 ) -> GapErrors:
     """The errors that `evaluate` averages, by the distance to the nearest known value."""
-    _check_baselines(baselines)
-    panel, ours = _open(frame, model, None, {"hide": hide, "seed": seed, **settings})
-    truth = panel.series
-    hiding = Hiding.choose(hide, truth, whole_rows=_whole_rows(model, truth), scoring=True)
-    hidden = hiding.draw(truth, np.random.default_rng(seed))
-    _check_hidden(hidden, truth)
-    known = replace(panel, series=truth.hide(hidden))
-    if model is None:
-        ours.fit_panel(known, listener=listener)
-    filled = {"nrtsi": ours.fill_series(known.series, listener)}
-    for name in baselines:
-        baseline = BASELINES[name]()
-        baseline.fit_series(known.series)
-        filled[name] = baseline.fill_series(known.series)
+    check_baselines(baselines)
+    trial = Trial.open(frame, model, None, {"hide": hide, "seed": seed, **settings})
+    truth, hidden = trial.truth, trial.hidden
+    filled = {"nrtsi": trial.fill(listener)}
+    filled |= {name: trial.fill_simply(name) for name in baselines}
 
-    far = distances(known.series, hidden)
+    far = distances(trial.known, hidden)
     bucket = np.where(np.isfinite(far), level_of(far - SAME, max_level=FARTHEST), FARTHEST)
     found, cells = np.unique(bucket[hidden], return_counts=True)
     spread = Scaler.fit(truth).spread
@@ -151,9 +140,9 @@ def gap_errors(
         cells=cells,
         mse={name: errors(guess) for name, guess in filled.items()},
         whole=bool((far[hidden] == np.round(far[hidden])).all()),
-        clock=panel.clock if model is None else model.clock_,
-        seen=model is not None and model.fitted_.has_seen(truth),
-        guesses=panel.guesses,
+        clock=trial.panel.clock,
+        seen=trial.seen,
+        guesses=trial.panel.guesses,
     )
 
 

@@ -1,0 +1,80 @@
+"""Results as Markdown, with the paper's figures beside them."""
+
+from pathlib import Path
+
+from nrtsi.bench.markdown import conclusion, markdown
+from nrtsi.bench.results import Row
+from nrtsi.bench.tables import Table, open_table
+from nrtsi.config import validated
+
+GOLDEN = Path(__file__).parent / "data" / "table.md"
+
+TABLE = validated(
+    Table,
+    {
+        "name": "small",
+        "title": "Small",
+        "about": "Two settings.",
+        "data": "billiards",
+        "training": {"rows": [5, 5]},
+        "settings": [
+            {"name": "easy", "masks": {"rows": [5, 5]}},
+            {"name": "hard", "masks": {"rows": [9, 9]}},
+        ],
+        "metrics": ["l2", "sinuosity"],
+        "scale": {"l2": 1e-2},
+        "methods": ["expert", "linear", "nrtsi", "brits", "saits", "csdi"],
+        "paper": [
+            {"method": "linear", "values": {"l2": [19.0, float("nan")]}},
+            {"method": "NAOMI", "values": {"l2": [0.067, 1.5]}},
+            {"method": "saits", "source": "SAITS paper", "values": {"l2": [0.5, 0.6]}},
+        ],
+    },
+)
+
+
+def row(setting, method, metric, value, seed=0, **more):
+    cost = {"train_s": "", "impute_s": "0.25", "peak_mib": "3", "parameters": "", "revision": "r"}
+    return Row("small", setting, method, seed, metric, value,
+               versions="nrtsi 1; budget 60 s", **cost | more)  # fmt: skip
+
+
+ROWS = [
+    row("easy", "expert", "l2", "0"),
+    row("easy", "expert", "sinuosity", "1.00012"),
+    row("easy", "linear", "l2", "0.2207"),
+    row("easy", "linear", "l2_se", "0.0021"),
+    row("easy", "linear", "series", "2000"),
+    row("hard", "linear", "l2", "0.5"),
+    row("hard", "linear", "sinuosity", "nan"),
+    *[row("easy", "nrtsi", "l2", v, seed=s, train_s="60", parameters="1000")
+      for s, v in enumerate(("0.01", "0.02"))],
+    row("hard", "nrtsi", "l2", "0.6", impute_s="12.5"),
+    row("easy", "nrtsi", "series", "2000"),
+    row("easy", "csdi", "l2", "0.001"),
+    row("easy", "csdi", "series", "16"),
+    row("easy", "brits", "error", "out of memory"),
+    row("hard", "saits", "l2", "0.55"),
+    Row("other", "easy", "linear", 0, "l2", "9", "", "", "", "", "", ""),
+]  # fmt: skip
+
+
+def test_the_page_is_the_one_that_was_looked_at():
+    assert markdown(TABLE, ROWS) == GOLDEN.read_text("utf-8")
+
+
+def test_the_conclusion_says_where_nrtsi_wins_and_where_it_loses():
+    text = conclusion(TABLE, ROWS)
+    assert "- easy: **nrtsi** is first of 2; linear has 14.71 times its error." in text
+    assert (
+        "- hard: nrtsi is number 3 of 3, behind linear, saits, with 1.20 times the error of linear."
+        in text
+    )
+
+
+def test_nothing_is_concluded_without_a_rival():
+    assert conclusion(TABLE, [each for each in ROWS if each.method == "nrtsi"]) == ""
+
+
+def test_a_table_without_results_says_so():
+    assert "No results yet." in markdown(open_table("air"), [])

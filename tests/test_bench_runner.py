@@ -1,0 +1,289 @@
+"""Runs of a table: the same masks for all, nothing measured twice, nothing lost."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nrtsi.bench import methods, runner
+from nrtsi.bench.methods import Method, Ours, method_of
+from nrtsi.bench.results import ERROR, read
+from nrtsi.bench.runner import Plan, run, task_of
+from nrtsi.bench.tables import Table, open_table, table_names
+from nrtsi.config import validated
+from nrtsi.datasets.registry import make
+from nrtsi.errors import InputError
+from nrtsi.imputer import load
+from nrtsi.training.curriculum import Budget
+
+TIMINGS = {"train_s": "", "impute_s": "", "peak_mib": ""}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NRTSI_CACHE", str(tmp_path / "cache"))
+
+
+def table(**changes):
+    fields = {
+        "name": "small",
+        "title": "Small",
+        "about": "",
+        "data": "sinusoids",
+        "training": {"rows": [85, 95]},
+        "settings": [
+            {"name": "90", "masks": {"rows": [90, 90]}, "repeats": 2},
+            {"name": "50", "masks": {"rows": [50, 50]}},
+        ],
+        "metrics": ["mse", "mae"],
+        "methods": ["linear", "mean"],
+        "quick": {"train": 20, "test": 6, "steps": 2},
+    }
+    return validated(Table, fields | changes)
+
+
+def plan(path, some=None, **changes):
+    some = some or table()
+    fields = {"methods": some.methods, "budget": Budget(steps=2), "quick": True}
+    return Plan(some, path / "out.csv", **fields | changes)
+
+
+class Witness(Method):
+    """Answers zeros, and keeps what it was asked."""
+
+    asked = ()
+
+    def fit(self, lesson):
+        self.lesson = lesson
+
+    def answer(self, given, draws):
+        type(self).asked = (*self.asked, given)
+        return np.zeros_like(given.value), None
+
+
+def witnesses(monkeypatch, *names):
+    kinds = {name: type(name, (Witness,), {}) for name in names}
+    for name, kind in kinds.items():
+        monkeypatch.setitem(methods.KINDS, name, lambda seed, _kind=kind: _kind())
+    return kinds.values()
+
+
+def without_timings(rows):
+    return sorted((replace(row, **TIMINGS) for row in rows), key=lambda row: (row.job, row.metric))
+
+
+def test_every_method_is_asked_the_same(tmp_path, monkeypatch):
+    first, second = witnesses(monkeypatch, "first", "second")
+    some = table(methods=["first", "second"])
+    run(plan(tmp_path, some))
+    assert len(first.asked) == len(second.asked) == 2
+    for one, other in zip(first.asked, second.asked, strict=True):
+        np.testing.assert_array_equal(one.time, other.time)
+        np.testing.assert_array_equal(one.value, other.value)
+
+
+def test_what_is_hidden_depends_on_the_words_of_the_table_and_on_nothing_else(tmp_path):
+    data = make("sinusoids", series=(20, 6))
+    some = table()
+    np.random.seed(7)  # noqa: NPY002  # a global generator must not matter
+    tasks = [task_of(some, setting, data) for setting in some.settings]
+    turned = table(settings=list(reversed(some.model_dump()["settings"])))
+    for task, setting in zip(reversed(tasks), turned.settings, strict=True):
+        np.testing.assert_array_equal(task.hidden, task_of(turned, setting, data).hidden)
+    both = tasks[0].hidden.reshape(2, 6, 100)
+    assert (both.sum(axis=2) == 90).all()
+    assert (both[0] != both[1]).any()
+    assert np.isnan(tasks[0].given.value[tasks[0].hidden]).all()
+    np.testing.assert_array_equal(tasks[0].given.value[~tasks[0].hidden],
+                                  tasks[0].truth.value[~tasks[0].hidden])  # fmt: skip
+
+
+def test_a_slow_method_gets_some_of_the_same_questions(tmp_path, monkeypatch):
+    quick, slow = witnesses(monkeypatch, "quick", "slow")
+    rows = run(plan(tmp_path, table(methods=["quick", "slow"], method={"slow": {"series": 3}})))
+    whole, part = quick.asked[1].value, slow.asked[1].value
+    assert part.shape[0] == 3
+    assert all((np.isclose(whole, each, equal_nan=True).all(axis=(1, 2))).any() for each in part)
+    told = {(r.method, r.setting): r.value for r in rows if r.metric == "series"}
+    assert told == {("quick", "90"): "12", ("quick", "50"): "6", ("slow", "90"): "3",
+                    ("slow", "50"): "3"}  # fmt: skip
+
+
+def test_a_run_has_a_row_for_every_figure_and_measures_nothing_twice(tmp_path, monkeypatch):
+    rows = run(plan(tmp_path))
+    found = {(row.setting, row.method, row.metric) for row in rows}
+    metrics = ("mse", "mse_se", "mae", "series")
+    assert found == {(s, m, x) for s in ("90", "50") for m in ("linear", "mean") for x in metrics}
+    monkeypatch.setattr(runner, "_job", lambda *args: pytest.fail("measured again"))
+    assert run(plan(tmp_path)) == rows
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_rows(tmp_path, monkeypatch):
+    some = table(methods=["linear", "nrtsi", "mean"])
+    whole = run(plan(tmp_path, some))
+    job, done = runner._job, []
+
+    def stopping(*args):
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append(args)
+        return job(*args)
+
+    other = replace(plan(tmp_path, some), out=tmp_path / "other.csv")
+    monkeypatch.setattr(runner, "_job", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(other)
+    assert {row.method for row in read(other.out)} == {"linear"}
+    monkeypatch.setattr(runner, "_job", job)
+    assert without_timings(run(other)) == without_timings(whole)
+
+
+KILLED = """
+import os, signal, sys
+from nrtsi.bench import runner
+from tests.test_bench_runner import plan, table
+from pathlib import Path
+from nrtsi.training.curriculum import Budget
+
+def killing(event):
+    if event.step == 60:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+some = table(methods=["linear", "nrtsi"])
+runner.run(plan(Path(sys.argv[1]), some, quick=False, budget=Budget(steps=80)), listener=killing)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_in_the_middle_of_a_training_to_the_same_rows(tmp_path, monkeypatch):
+    some = table(methods=["linear", "nrtsi"], method={"nrtsi": {"preset": "tiny"}})
+    source = KILLED.replace('"nrtsi"])', '"nrtsi"], method={"nrtsi": {"preset": "tiny"}})')
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    found = subprocess.run(
+        [sys.executable, "-c", source, str(folder)], env=os.environ, check=False
+    )
+    assert found.returncode == -signal.SIGKILL
+    left = [path.name for path in folder.iterdir()]
+    assert any(name.endswith(".checkpoint") for name in left)
+    steps = []
+    settings = {"quick": False, "budget": Budget(steps=80)}
+    resumed = run(plan(folder, some, **settings), listener=lambda event: steps.append(event))
+    assert 0 < len([event for event in steps if hasattr(event, "loss")]) < 80
+    assert [path.name for path in folder.iterdir()] == ["out.csv"]
+    whole = run(plan(tmp_path, some, **settings))
+    assert without_timings(resumed) == without_timings(whole)
+
+
+def test_a_method_that_fails_is_a_row_that_says_so_and_is_tried_again(tmp_path, monkeypatch):
+    witnesses(monkeypatch, "broken")
+    some = table(methods=["broken", "linear"])
+    monkeypatch.setattr(
+        Witness, "answer", lambda self, given, draws: (np.full_like(given.value, np.nan), None)
+    )
+    rows = run(plan(tmp_path, some))
+    bad = [row for row in rows if row.method == "broken"]
+    assert [(row.metric, row.value) for row in bad] == 2 * [(ERROR, "values that are not finite")]
+    assert {row.method for row in rows} == {"broken", "linear"}
+    monkeypatch.undo()
+    monkeypatch.setenv("NRTSI_CACHE", str(tmp_path / "cache"))
+    witnesses(monkeypatch, "broken")
+    assert ERROR not in {row.metric for row in run(plan(tmp_path, some))}
+
+
+def test_training_that_fails_is_a_row_in_every_setting(tmp_path, monkeypatch):
+    witnesses(monkeypatch, "broken")
+    monkeypatch.setattr(Witness, "fit", lambda self, lesson: 1 / 0)
+    rows = run(plan(tmp_path, table(methods=["broken"])))
+    assert [(row.setting, row.metric) for row in rows] == [("90", ERROR), ("50", ERROR)]
+    assert rows[0].value == "division by zero"
+
+
+def test_the_expert_is_the_truth(tmp_path):
+    rows = run(plan(tmp_path, table(methods=["expert"])))
+    assert {row.value for row in rows if row.metric in ("mse", "mae")} == {"0"}
+
+
+def test_rows_of_another_budget_are_not_taken_for_these(tmp_path):
+    some = table(methods=["nrtsi", "linear"], method={"nrtsi": {"preset": "tiny"}})
+    run(plan(tmp_path, some))
+    longer = plan(tmp_path, some, quick=False, budget=Budget(seconds=60.0))
+    message = r"out\.csv has rows of nrtsi made with quick, not with budget 60 s; give the same"
+    with pytest.raises(InputError, match=message):
+        run(longer)
+    rows = run(plan(tmp_path, some, quick=False, budget=Budget(steps=1), overwrite=True))
+    assert {row.effort for row in rows} == {"1 steps", ""}
+
+
+def test_data_that_cannot_be_had_are_left_out_unless_there_are_no_others(tmp_path):
+    settings = [*table().model_dump()["settings"], {"name": "air", "data": "air",
+                "masks": {"rows": [9, 9]}}]  # fmt: skip
+    said = []
+    rows = run(plan(tmp_path, table(settings=settings)), said.append)
+    assert {row.setting for row in rows} == {"90", "50"}
+    assert any(line.startswith("air is left out: air must be read") for line in said)
+    with pytest.raises(InputError, match="nrtsi data make air --path FILE"):
+        run(plan(tmp_path, table(data="air")))
+
+
+def test_a_method_the_table_does_not_have_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--methods must be among linear, mean for the"):
+        plan(tmp_path, methods=("magic",))
+
+
+def test_a_kind_there_is_not_is_refused():
+    with pytest.raises(InputError, match=r"kind of x must be one of nrtsi, .*, got 'magic'"):
+        method_of("x", 0, {"kind": "magic"})
+
+
+def test_models_are_kept_and_seeds_are_rows_of_their_own(tmp_path):
+    some = table(methods=["nrtsi"])
+    rows = run(plan(tmp_path, some, seeds=(0, 3), models=tmp_path))
+    assert {row.seed for row in rows} == {0, 3}
+    model = load(tmp_path / "small-sinusoids-nrtsi-3.nrtsi")
+    task = task_of(some, some.settings[1], make("sinusoids", series=(20, 6)))
+    error = model.impute(task.given.value, times=task.given.time) - task.truth.value
+    row = next(r for r in rows if (r.seed, r.setting, r.metric) == (3, "50", "mse"))
+    assert row.number == pytest.approx(np.mean(error[task.hidden] ** 2), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [("billiards", "regular"), ("sinusoids", "irregular")]
+)
+def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
+    ours, data = Ours(0, preset="tiny"), make(name, series=(20, 2))
+    some = open_table(name)
+    ours.fit(methods.Lesson(data.train, data.validation, some.training, Budget(steps=1)))
+    assert ours.model.setting_ == setting
+    assert not ours.model.fitted_.engine.layout.partial
+    least, most = some.training.rows
+    steps = data.train.value.shape[1]
+    assert ours.model.train["hidden"] == (least / steps, most / steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", table_names())
+def test_every_table_runs_quickly(name, tmp_path, originals):
+    rows = run(plan(tmp_path, open_table(name), methods=open_table(name).methods))
+    failed = {row.method: row.value for row in rows if row.metric == ERROR}
+    assert failed == {}
+    assert {row.method for row in rows} == set(open_table(name).methods)
+
+
+@pytest.fixture
+def originals():
+    """Data sets whose originals are at hand."""
+    from pathlib import Path
+
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    files = {"air": "beijing_air.zip", "gas": "gas_fragment.csv", "traffic20": "traffic20.txt",
+             "nfl": "nfl_offense6_50x12.npy"}  # fmt: skip
+    if not folder.exists():
+        pytest.skip(f"the originals are not there: {folder}")
+    pytest.importorskip("pypots")
+    for name, file in files.items():
+        make(name, path=folder / file)

@@ -45,8 +45,9 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
 
 def conclusion(table: Table, rows: Sequence[Row]) -> str:
     """Where nrtsi stands among what was measured, setting by setting, won or lost."""
-    lines = [_place(table, rows, setting) for setting in table.settings]
-    told = [f"- {setting.name}: {line}" for setting, line in zip(table.settings, lines) if line]
+    rows = [row for row in rows if row.table == table.name]
+    places = {setting.name: _place(table, rows, setting) for setting in table.settings}
+    told = [f"- {name}: {place}" for name, place in places.items() if place]
     if not told:
         return ""
     head = f"By {LABELS[table.metrics[0]].partition(' (')[0]}, among what was measured here"
@@ -66,9 +67,8 @@ def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
     place = order.index(ours[0])
     if place == 0:
         times = scores[others[0]] / scores[ours[0]]
-        return (
-            f"**{ours[0]}** is first of {len(order)}; {others[0]} has {times:.2f} times its error."
-        )
+        rival = f"{others[0]} has {times:.2f} times its error"
+        return f"**{ours[0]}** is first of {len(order)}; {rival}."
     times = scores[ours[0]] / scores[order[0]]
     return (
         f"{ours[0]} is number {place + 1} of {len(order)}, behind {', '.join(order[:place])}, "

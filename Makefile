@@ -3,25 +3,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TOOLS := $(VENV)/.dev,bench
 
 .PHONY: demo test test-slow check format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/nrtsi demo --overwrite
 
-test: $(VENV)/.dev check
+test: $(TOOLS) check
 	$(BIN)/python -m pytest -m "not slow" -n 2 -q
 
-test-slow: $(VENV)/.dev
+test-slow: $(TOOLS)
 	$(BIN)/python -m pytest -m slow -q
 
-check: $(VENV)/.dev
+check: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev
+format: $(TOOLS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

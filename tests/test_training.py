@@ -265,3 +265,46 @@ def test_too_little_data_to_hide_any_is_refused():
 def test_a_budget_of_nothing_is_used_up():
     assert Budget(seconds=0.0).fraction(0, 0.0) == 1.0
     assert Budget(steps=0).fraction(0, 0.0) == 1.0
+
+
+def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_validated_on():
+    rng = np.random.default_rng(0)
+    train, other, third = (np.sin(rng.uniform(0, 6, size=(12, 1, 1)) + np.arange(30)[:, None] / 3)
+                           for _ in range(3))  # fmt: skip
+    fixed = {"preset": "tiny", "steps": 12, "hide": "points", "unit": 1.0}
+
+    def history(validation):
+        return NRTSI(**fixed).fit(train, validation=validation).history_
+
+    first, again, moved = history(other), history(other), history(third)
+    assert first == again
+    assert [r["loss"] for r in first] == [r["loss"] for r in moved]
+    assert [r["valid_loss"] for r in first] != [r["valid_loss"] for r in moved]
+
+
+def test_validation_data_must_be_like_the_frame():
+    frame = np.zeros((4, 30, 2))
+    with pytest.raises(InputError, match=r"2 channels|2 columns"):
+        NRTSI(preset="tiny", steps=1).fit(frame, validation=np.zeros((4, 30, 3)))
+
+
+@pytest.mark.parametrize("hidden", [(0.5, 0.4), (0.0, 0.5), (0.5, 1.0)])
+def test_a_range_of_hidden_shares_that_makes_no_sense_is_refused(hidden):
+    with pytest.raises(InputError, match="hidden"):
+        NRTSI(preset="tiny", steps=1, train={"hidden": hidden}).fit(np.zeros((4, 30, 2)))
+
+
+def test_so_much_is_hidden_to_learn_from_as_is_asked_for(monkeypatch):
+    rates = []
+    draw = Hiding.draw
+    monkeypatch.setattr(
+        Hiding, "draw", lambda self, series, rng: _noted(rates, draw(self, series, rng))
+    )
+    frame = np.random.default_rng(0).normal(size=(20, 50, 1))
+    NRTSI(preset="tiny", steps=2, hide="points", train={"hidden": (0.7, 0.7)}).fit(frame)
+    assert rates == pytest.approx([0.7] * len(rates), abs=0.02)
+
+
+def _noted(rates, hidden):
+    rates.append(hidden.mean())
+    return hidden

@@ -15,7 +15,7 @@ from nrtsi.estimator import Fill, Imputer, warn_of_row_numbers
 from nrtsi.events import Listener
 from nrtsi.fingerprint import fingerprint
 from nrtsi.fitted import Fitted
-from nrtsi.frames import Clock, Columns, Panel, read
+from nrtsi.frames import Clock, Columns, Panel, fitted_columns_must_match, read
 from nrtsi.inference import Engine, part_of
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
@@ -140,6 +140,7 @@ class NRTSI(Imputer):
         warn_of_row_numbers(panel)
         held = None
         if validation is not None:
+            fitted_columns_must_match(validation, panel.columns)
             held = read(validation, panel.columns, clock=panel.clock, times=validation_times)
         path = None if checkpoint is None else Path(checkpoint)
         return self.fit_panel(panel, validation=held, listener=listener, path=path, resume=resume)

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from nrtsi.bench.results import ERROR, Row
 from nrtsi.bench.tables import Figures, Setting, Table
 
-__all__ = ["conclusion", "markdown"]
+__all__ = ["conclusion", "markdown", "summary"]
 
 LABELS = {
     "l2": "L2 (squared error summed over channels)",
@@ -54,6 +54,34 @@ def conclusion(table: Table, rows: Sequence[Row]) -> str:
     partly = [f"{method} ({_series(rows, method):,})" for method in _partly(table, rows)]
     left_out = f"; not ranked, for fewer test series: {', '.join(partly)}" if partly else ""
     return "\n".join([f"{head}{left_out}:", "", *told])
+
+
+def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:
+    """A line for up to three settings of every table: ours, linear, the best other, the paper."""
+    lines = []
+    for table, rows in tables:
+        metric, count = table.metrics[0], len(table.settings)
+        for index in sorted({0, count // 2, count - 1}):
+            setting = table.settings[index]
+            scores = _ranked(table, rows, setting, metric)
+            others = {name: s for name, s in scores.items() if not name.startswith("nrtsi")}
+            if "nrtsi" not in scores or not others:
+                continue
+            best = min(others, key=lambda name: others[name])
+            scale = table.scale.get(metric, 1.0)
+            ours = _number(scores["nrtsi"] / scale)
+            printed = next((row for row in table.paper if row.method == "nrtsi"), None)
+            lines.append(
+                [
+                    f"{table.title}, {setting.name}{_unit(scale)}",
+                    f"**{ours}**" if scores["nrtsi"] <= others[best] else ours,
+                    _number(scores["linear"] / scale) if "linear" in scores else NONE,
+                    f"{best} {_number(others[best] / scale)}",
+                    _theirs(printed, metric, index),
+                ]
+            )
+    header = ["squared error", "nrtsi", "linear", "best other", "NRTSI in the paper"]
+    return _grid(header, lines) + "\n"
 
 
 def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
@@ -123,8 +151,7 @@ def _metric(table: Table, rows: Sequence[Row], metric: str) -> str:
                 cells.append(_theirs(printed.get(method), metric, index))
         if any(cell != NONE for cell in cells):
             lines.append([_name(method, printed.get(method)), *cells])
-    label = LABELS[metric] + (f", ×10{_raised(scale)}" if scale != 1.0 else "")
-    return f"### {label}\n\n{_grid(header, lines)}"
+    return f"### {LABELS[metric]}{_unit(scale)}\n\n{_grid(header, lines)}"
 
 
 def _best(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> str | None:
@@ -234,11 +261,12 @@ def _number(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - power)}f}"
 
 
-def _raised(scale: float) -> str:
-    """The power of ten of a scale, as it is printed.
+def _unit(scale: float) -> str:
+    """The power of ten that printed figures are to be multiplied by.
 
-    >>> _raised(1e-3)
-    '⁻³'
+    >>> _unit(1e-3), _unit(1.0)
+    (', ×10⁻³', '')
     """
     power = round(math.log10(scale))
-    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    raised = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f", ×10{raised}" if power else ""

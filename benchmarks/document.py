@@ -1,0 +1,52 @@
+"""Writes the pages that show results, from the results and from nothing else.
+
+    python benchmarks/document.py
+
+`docs/benchmarks.md` has an introduction and every table with results in `benchmarks/results`; README has a summary of
+them, between two marks. Without an argument the files are written; with `--check` they are only
+compared, and the status is 1 where they are not up to date.
+"""
+
+import sys
+from pathlib import Path
+
+from nrtsi.bench.markdown import markdown, summary
+from nrtsi.bench.results import read
+from nrtsi.bench.tables import open_table, table_names
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+MARKS = ("<!-- made by benchmarks/document.py -->\n", "<!-- end -->\n")
+
+
+def tables():
+    """The tables that have results, with their rows."""
+    for name in table_names():
+        rows = read(RESULTS / f"{name}.csv")
+        if rows:
+            yield open_table(name), rows
+
+
+def page():
+    head = (ROOT / "benchmarks" / "introduction.md").read_text("utf-8")
+    return "\n".join([head, *(markdown(table, rows) for table, rows in tables())])
+
+
+def readme():
+    text = (ROOT / "README.md").read_text("utf-8")
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    return before + MARKS[0] + summary(list(tables())) + MARKS[1] + after
+
+
+def main():
+    made = {ROOT / "docs" / "benchmarks.md": page(), ROOT / "README.md": readme()}
+    for path, text in made.items():
+        if "--check" not in sys.argv:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text("utf-8") != text:
+            sys.exit(f"{path.name} is not what the results say; run benchmarks/document.py")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,8 @@
 
     python benchmarks/document.py
 
-`docs/benchmarks.md` has an introduction and every table with results in `benchmarks/results`; README has a summary of
-them, between two marks. Without an argument the files are written; with `--check` they are only
+`docs/benchmarks.md` has an introduction and every table with results in `benchmarks/results`;
+README has a summary of them, between two marks. With `--check` the files are not written but
 compared, and the status is 1 where they are not up to date.
 """
 

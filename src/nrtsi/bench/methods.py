@@ -1,6 +1,7 @@
 """What is compared: nrtsi, simple methods and peers, each behind the same small protocol."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from nrtsi.datasets.dataset import Part
 from nrtsi.errors import InputError
 from nrtsi.estimator import Imputer
 from nrtsi.events import Listener
+from nrtsi.frames import Columns
 from nrtsi.imputer import NRTSI
 from nrtsi.training.curriculum import Budget
 
@@ -31,6 +33,7 @@ class Lesson:
 
     train: Part
     validation: Part
+    channels: tuple[str, ...]
 
     masks: Masks
     """What is hidden in training; a method that hides cells to learn hides about as much."""
@@ -85,6 +88,7 @@ class Ours(Method):
 
     def fit(self, lesson: Lesson) -> None:
         """Trains for the budget, or goes on with a training that was cut short."""
+        self.channels = lesson.channels
         settings = {"setting": _order(lesson), "hide": "points"} | self.settings
         hidden = lesson.masks.shares(lesson.train.value.shape[1])
         settings["train"] = {"hidden": hidden} | settings.get("train", {})
@@ -115,8 +119,10 @@ class Ours(Method):
         return filled, self.model.sample(given.value, times=given.time, draws=draws)
 
     def save(self, path: Path) -> None:
-        """Keeps the model."""
-        self.model.save(path)
+        """Keeps the model, for the table that `nrtsi data make` writes of the data set."""
+        model = copy(self.model)  # it was fitted on arrays, whose columns have no names
+        model.columns_ = Columns(time="time", id="series", values=self.channels)
+        model.save(path)
 
 
 def _order(lesson: Lesson) -> str:

@@ -238,7 +238,7 @@ def _lesson(
 ) -> Lesson:
     budget = Budget(steps=plan.table.quick.steps) if plan.quick else plan.budget
     masks = plan.table.training_of(setting)
-    return Lesson(data.train, data.validation, masks, budget, checkpoint, listener)
+    return Lesson(data.train, data.validation, data.channels, masks, budget, checkpoint, listener)
 
 
 def _checkpoint(plan: Plan, data: Dataset, name: str, seed: int) -> Path:

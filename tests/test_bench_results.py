@@ -20,13 +20,19 @@ def test_what_is_added_is_read_again_and_takes_the_place_of_its_own_job_only(tmp
     assert read(path) == []
     add(path, [row(), row(metric="mse")])
     add(path, [row("nrtsi"), row("nrtsi", seed=1)])
-    add(path, [row(metric="error", value="it\nbroke")])
-    assert read(path) == [
-        row("nrtsi"),
-        row("nrtsi", seed=1),
-        row(metric="error", value="it\nbroke"),
-    ]
+    add(path, [row(value="it\nchanged")])
+    assert read(path) == [row("nrtsi"), row("nrtsi", seed=1), row(value="it\nchanged")]
     assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
+
+
+def test_a_failure_replaces_a_failure_and_no_figure(tmp_path):
+    path = tmp_path / "r.csv"
+    add(path, [row()])
+    for reason in ("once", "twice"):
+        add(path, [row(metric="error", value=reason)])
+    assert read(path) == [row(), row(metric="error", value="twice")]
+    add(path, [row(value="2.5")])
+    assert read(path) == [row(value="2.5")]
 
 
 @pytest.mark.parametrize(

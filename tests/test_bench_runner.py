@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from nrtsi.bench.tables import Table, open_table, table_names
 from nrtsi.config import validated
 from nrtsi.datasets.registry import make
 from nrtsi.datasets.table import to_table
-from nrtsi.errors import InputError
+from nrtsi.errors import InputError, TrainingError
 from nrtsi.imputer import load
 from nrtsi.training.curriculum import Budget
 
@@ -204,6 +205,70 @@ def test_training_that_fails_is_a_row_in_every_setting(tmp_path, monkeypatch):
     assert rows[0].value == "division by zero"
 
 
+def test_a_bug_of_ours_is_not_a_row(tmp_path, monkeypatch):
+    witnesses(monkeypatch, "broken")
+    monkeypatch.setattr(Witness, "fit", lambda self, lesson: lesson.nothing_of_the_kind)
+    with pytest.raises(AttributeError):
+        run(plan(tmp_path, table(methods=["broken"])))
+
+
+def test_whatever_a_peer_does_is_a_row(tmp_path, monkeypatch):
+    witnesses(monkeypatch, "saits")
+    monkeypatch.setattr(Witness, "fit", lambda self, lesson: lesson.nothing_of_the_kind)
+    monkeypatch.setattr(runner, "tiny", lambda kind: {})
+    rows = run(plan(tmp_path, table(methods=["saits"])))
+    assert {row.metric for row in rows} == {ERROR}
+
+
+def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, monkeypatch):
+    some = table(methods=["nrtsi"])
+    stop = KeyboardInterrupt()
+    monkeypatch.setattr(Ours, "answer", lambda *args: (_ for _ in ()).throw(stop))
+    with pytest.raises(KeyboardInterrupt):
+        run(plan(tmp_path, some))
+    (left,) = tmp_path.glob("*.checkpoint")
+    monkeypatch.undo()
+    monkeypatch.setenv("NRTSI_CACHE", str(tmp_path / "cache"))
+    rows = run(plan(tmp_path, table(methods=["nrtsi"], training={"rows": [50, 60]})))
+    assert ERROR not in {row.metric for row in rows}
+    assert not left.exists()
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+def test_a_training_that_failed_is_begun_anew(tmp_path, monkeypatch):
+    fit = Ours.fit
+
+    def broken(self, lesson):
+        fit(self, lesson)
+        raise TrainingError("the loss is not finite")
+
+    monkeypatch.setattr(Ours, "fit", broken)
+    run(plan(tmp_path, table(methods=["nrtsi"])))
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+def test_a_training_whose_scoring_failed_is_kept(tmp_path, monkeypatch):
+    def broken(self, given, draws):
+        raise MemoryError("too much")
+
+    monkeypatch.setattr(Ours, "answer", broken)
+    rows = run(plan(tmp_path, table(methods=["nrtsi"])))
+    assert {row.value for row in rows} == {"too much"}
+    assert len(list(tmp_path.glob("*.checkpoint"))) == 1
+
+
+def test_seconds_of_all_sittings_are_told(tmp_path, monkeypatch):
+    fit = Ours.fit
+
+    def resumed(self, lesson):
+        fit(self, lesson)
+        self.seconds = 1234.5
+
+    monkeypatch.setattr(Ours, "fit", resumed)
+    rows = run(plan(tmp_path, table(methods=["nrtsi"])))
+    assert {row.train_s for row in rows} == {"1234.5"}
+
+
 def test_the_expert_is_the_truth(tmp_path):
     rows = run(plan(tmp_path, table(methods=["expert"])))
     assert {row.value for row in rows if row.metric in ("mse", "mae")} == {"0"}
@@ -245,7 +310,7 @@ def test_models_are_kept_and_seeds_are_rows_of_their_own(tmp_path):
     some = table(methods=["nrtsi"])
     rows = run(plan(tmp_path, some, seeds=(0, 3), models=tmp_path))
     assert {row.seed for row in rows} == {0, 3}
-    model = load(tmp_path / "small-sinusoids-nrtsi-3.nrtsi")
+    model = load(tmp_path / "small-sinusoids-nrtsi-3-quick.nrtsi")
     task = task_of(some, some.settings[1], make("sinusoids", series=(20, 6)))
     data = make("sinusoids", series=(20, 6))
     frame = to_table(replace(data, train=data.train.head(0), validation=data.validation.head(0),
@@ -273,7 +338,9 @@ def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", table_names())
 def test_every_table_runs_quickly(name, tmp_path, originals):
+    begun = time.monotonic()
     rows = run(plan(tmp_path, open_table(name), methods=open_table(name).methods))
+    assert time.monotonic() - begun < 60
     failed = {row.method: row.value for row in rows if row.metric == ERROR}
     assert failed == {}
     assert {row.method for row in rows} == set(open_table(name).methods)

@@ -48,6 +48,16 @@ def test_the_standard_error_is_that_of_resampled_series(seed, name):
     assert standard_error(whole, name) == pytest.approx(jackknife, rel=0.02)
 
 
+@given(seeds)
+def test_copies_of_a_series_are_no_further_series(seed):
+    once = answer(seed, series=50)
+    twice = Answer(
+        *(np.concatenate([each, each]) for each in (once.truth, once.hidden, once.filled)),
+        copies=2,
+    )
+    assert standard_error(twice, "mse") == pytest.approx(standard_error(once, "mse"))
+
+
 def test_the_standard_error_of_one_series_is_unknown():
     assert np.isnan(standard_error(answer(0, series=1), "mse"))
 

@@ -267,19 +267,47 @@ def test_a_budget_of_nothing_is_used_up():
     assert Budget(steps=0).fraction(0, 0.0) == 1.0
 
 
-def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_validated_on():
-    rng = np.random.default_rng(0)
-    train, other, third = (np.sin(rng.uniform(0, 6, size=(12, 1, 1)) + np.arange(30)[:, None] / 3)
-                           for _ in range(3))  # fmt: skip
-    fixed = {"preset": "tiny", "steps": 12, "hide": "points", "unit": 1.0}
+def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_validated_on(
+    monkeypatch,
+):
+    train, other = waves(12, 30, seed=1, missing=0), waves(12, 30, seed=2, missing=0)
+    used = []
+    init = Questions.__init__
 
-    def history(validation):
-        return NRTSI(**fixed).fit(train, validation=validation).history_
+    def noted(self, series, spans, *rest):
+        used.append((series, spans))
+        init(self, series, spans, *rest)
 
-    first, again, moved = history(other), history(other), history(third)
-    assert first == again
-    assert [r["loss"] for r in first] == [r["loss"] for r in moved]
-    assert [r["valid_loss"] for r in first] != [r["valid_loss"] for r in moved]
+    monkeypatch.setattr(Questions, "__init__", noted)
+    model = tiny(steps=2, hide="points", unit=1.0).fit(train, validation=other)
+    (validated, held), (learnt, spans) = used
+    scale = model.fitted_.scaler.scale
+    np.testing.assert_array_equal(validated.value, scale(SeriesSet.stack(other)).value)
+    np.testing.assert_array_equal(learnt.value, scale(SeriesSet.stack(train)).value)
+    for found in (held, spans):
+        np.testing.assert_array_equal(found.begin, np.arange(12) * 30)
+        np.testing.assert_array_equal(found.end, np.arange(1, 13) * 30)
+
+
+@pytest.mark.parametrize(
+    ("validation", "message"),
+    [
+        (np.full((2, 30, 2), np.nan), "validation must have something observed, got nothing; lea"),
+        (
+            waves(2, 30),
+            "validation must have rows observed in all columns or in none, .* 'partial'",
+        ),
+    ],
+)
+def test_validation_data_by_which_nothing_can_be_chosen_are_refused(validation, message):
+    frame = waves(6, 30, missing=0)
+    with pytest.raises(InputError, match=message.replace("'partial'", "setting='partial'")):
+        tiny(setting="regular", steps=1).fit(frame, validation=validation)
+
+
+def test_times_of_no_validation_data_are_refused():
+    with pytest.raises(InputError, match="validation_times must come with validation; give both"):
+        tiny(steps=1).fit(waves(), validation_times=np.arange(60.0))
 
 
 def test_validation_data_must_be_like_the_frame():

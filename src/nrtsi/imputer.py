@@ -57,6 +57,7 @@ class NRTSI(Imputer):
         setting_: The order of imputation in use.
         preset_: The preset in use.
         steps_: Training steps made.
+        seconds_: Time they took, in all sittings together; not kept in a file.
         history_: One record for every validation: level, step, loss, validation loss.
         guesses_: Sentences that say what was guessed about the columns.
 
@@ -142,6 +143,8 @@ class NRTSI(Imputer):
         if validation is not None:
             fitted_columns_must_match(validation, panel.columns)
             held = read(validation, panel.columns, clock=panel.clock, times=validation_times)
+        elif validation_times is not None:
+            raise InputError("validation_times must come with validation; give both or neither")
         path = None if checkpoint is None else Path(checkpoint)
         return self.fit_panel(panel, validation=held, listener=listener, path=path, resume=resume)
 
@@ -177,6 +180,8 @@ class NRTSI(Imputer):
         held = None if validation is None else scaler.scale(validation)
         words = self.get_params(deep=False)
         course, self.setting_, self.preset_ = course_of(words, scaled, self.clock_)
+        if held is not None:
+            _check_validation(held, course)
         log.info("setting %s, preset %s", self.setting_, self.preset_)
         trained = train(
             course,
@@ -187,7 +192,8 @@ class NRTSI(Imputer):
             resume=resume,
             listener=listener,
         )
-        self.steps_, self.history_ = trained.steps, trained.history
+        self.steps_, self.seconds_ = trained.steps, trained.seconds
+        self.history_ = trained.history
         self.interrupted_ = trained.interrupted
         self.fitted_ = Fitted(
             engine=Engine(trained.networks, course.model, course.layout, course.schedule),
@@ -354,6 +360,17 @@ def impute(
     warn_of_row_numbers(panel)
     model.fit_panel(panel, listener=listener)
     return model.impute(frame, times=times, listener=listener, **asked)
+
+
+def _check_validation(held: SeriesSet, course: Course) -> None:
+    """Refuses data by which no weights could be chosen."""
+    if not held.observed.any():
+        raise InputError("validation must have something observed, got nothing; leave it out")
+    if held.partly.any() and not course.layout.partial:
+        raise InputError(
+            f"validation must have rows observed in all columns or in none, as the data have, got "
+            f"{int(held.partly.sum())} partly observed rows; fit with setting='partial'"
+        )
 
 
 def _identity(course: Course, series: SeriesSet, held: SeriesSet | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from nrtsi.bench.results import ERROR, Row
-from nrtsi.bench.tables import Figures, Setting, Table
+from nrtsi.bench.tables import EXPERT, Figures, Setting, Table
 
 __all__ = ["conclusion", "markdown", "summary"]
 
@@ -39,7 +39,7 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
     if not mine:
         return "\n\n".join([*parts, "No results yet."]) + "\n"
     parts += [_metric(table, mine, metric) for metric in table.metrics]
-    parts += [conclusion(table, mine), _costs(table, mine), _failures(mine)]
+    parts += [conclusion(table, mine), _remarks(table, mine), _costs(table, mine)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -51,37 +51,62 @@ def conclusion(table: Table, rows: Sequence[Row]) -> str:
     if not told:
         return ""
     head = f"By {LABELS[table.metrics[0]].partition(' (')[0]}, among what was measured here"
-    partly = [f"{method} ({_series(rows, method):,})" for method in _partly(table, rows)]
-    left_out = f"; not ranked, for fewer test series: {', '.join(partly)}" if partly else ""
-    return "\n".join([f"{head}{left_out}:", "", *told])
+    return "\n".join([f"{head}:", "", *told])
+
+
+def _remarks(table: Table, rows: Sequence[Row]) -> str:
+    """What a reader must know before comparing: what failed, what differs, what is not there."""
+    lines = [
+        f"- {row.method} failed in {row.setting}: {row.value}"
+        for row in rows
+        if row.metric == ERROR
+    ]
+    for method in _partly(table, rows):
+        series = max(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
+        lines.append(f"- {method} was scored on {series:,} test series only, and is not ranked.")
+    efforts = {row.effort for row in rows} - {""}
+    if len(efforts) > 1:
+        lines.append("- Methods were trained for different times: see the cost.")
+    measured = {row.method for row in rows}
+    absent = [method for method in table.methods if method not in measured]
+    if absent:
+        lines.append(f"- Not measured: {', '.join(absent)}.")
+    return "\n".join(lines)
 
 
 def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:
     """A line for up to three settings of every table: ours, linear, the best other, the paper."""
-    lines = []
+    lines, efforts = [], set[str]()
     for table, rows in tables:
-        metric, count = table.metrics[0], len(table.settings)
-        for index in sorted({0, count // 2, count - 1}):
-            setting = table.settings[index]
-            scores = _ranked(table, rows, setting, metric)
-            others = {name: s for name, s in scores.items() if not name.startswith("nrtsi")}
-            if "nrtsi" not in scores or not others:
-                continue
-            best = min(others, key=lambda name: others[name])
-            scale = table.scale.get(metric, 1.0)
-            ours = _number(scores["nrtsi"] / scale)
-            printed = next((row for row in table.paper if row.method == "nrtsi"), None)
-            lines.append(
-                [
-                    f"{table.title}, {setting.name}{_unit(scale)}",
-                    f"**{ours}**" if scores["nrtsi"] <= others[best] else ours,
-                    _number(scores["linear"] / scale) if "linear" in scores else NONE,
-                    f"{best} {_number(others[best] / scale)}",
-                    _theirs(printed, metric, index),
-                ]
-            )
+        mine = [row for row in rows if row.table == table.name]
+        found = [
+            line
+            for index in sorted({0, len(table.settings) // 2, len(table.settings) - 1})
+            if table.summarised and (line := _summary_line(table, mine, index))
+        ]
+        lines += found
+        efforts |= {row.effort for row in mine if found} - {""}
     header = ["squared error", "nrtsi", "linear", "best other", "NRTSI in the paper"]
-    return _grid(header, lines) + "\n"
+    return f"{_grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
+
+
+def _summary_line(table: Table, rows: Sequence[Row], index: int) -> list[str] | None:
+    """One setting; None where nrtsi or everything else was not measured."""
+    metric, setting = table.metrics[0], table.settings[index]
+    scores, scale = _ranked(table, rows, setting, metric), table.scale.get(metric, 1.0)
+    others = {name: s for name, s in scores.items() if not name.startswith("nrtsi")}
+    if "nrtsi" not in scores or not others:
+        return None
+    best = min(others, key=lambda name: others[name])
+    ours = _number(scores["nrtsi"] / scale)
+    printed = next((row for row in table.paper if row.method == "nrtsi"), None)
+    return [
+        f"{table.title}, {setting.name}{_unit(scale)}",
+        f"**{ours}**" if scores["nrtsi"] <= others[best] else ours,
+        _number(scores["linear"] / scale) if "linear" in scores else NONE,
+        f"{best} {_number(others[best] / scale)}",
+        _theirs(printed, metric, index),
+    ]
 
 
 def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
@@ -106,17 +131,12 @@ def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
 
 def _ranked(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> dict[str, float]:
     """The mean figure of every method that was scored on all test series; the truth is none."""
-    left_out = {"expert", *_partly(table, rows)}
+    left_out = {EXPERT, *_partly(table, rows)}
     return {
         method: fmean(figures)
         for method in table.methods
         if method not in left_out and (figures := _figures(rows, setting, method, metric))
     }
-
-
-def _series(rows: Sequence[Row], method: str) -> int:
-    """Test series a method was scored on, in all settings together; 0 where it was not."""
-    return sum(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
 
 
 def _partly(table: Table, rows: Sequence[Row]) -> list[str]:
@@ -200,7 +220,7 @@ def _costs(table: Table, rows: Sequence[Row]) -> str:
     lines = []
     for method in table.methods:
         mine = [row for row in rows if row.method == method and row.metric != ERROR]
-        if not mine or method == "expert":
+        if not mine or method == EXPERT:
             continue
         lines.append(
             [
@@ -213,7 +233,7 @@ def _costs(table: Table, rows: Sequence[Row]) -> str:
                 ", ".join(dict.fromkeys(row.effort for row in mine)) or NONE,
             ]
         )
-    header = ["method", "train s", "impute s", "test series", "peak MiB", "parameters", "effort"]
+    header = ["method", "train s", "impute s", "series", "peak MiB", "parameters", "effort"]
     return f"### Cost\n\n{_grid(header, lines)}" if lines else ""
 
 
@@ -224,13 +244,6 @@ def _span(values: Sequence[str], digits: int) -> str:
         return NONE
     ends = dict.fromkeys(f"{end:,.{digits}f}" for end in (min(numbers), max(numbers)))
     return "–".join(ends)
-
-
-def _failures(rows: Sequence[Row]) -> str:
-    reasons = dict.fromkeys(
-        f"- {row.method} failed: {row.value}" for row in rows if row.metric == ERROR
-    )
-    return "\n".join(reasons)
 
 
 def _grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -14,14 +14,14 @@ from nrtsi.baselines.sequences import KNNSequences
 from nrtsi.bench.masks import Masks
 from nrtsi.bench.peers import PEERS, TINY, Peer
 from nrtsi.datasets.dataset import Part
-from nrtsi.errors import InputError
+from nrtsi.errors import InputError, NrtsiError
 from nrtsi.estimator import Imputer
 from nrtsi.events import Listener
 from nrtsi.frames import Columns
 from nrtsi.imputer import NRTSI
 from nrtsi.training.curriculum import Budget
 
-__all__ = ["KINDS", "Lesson", "Method", "is_trained", "method_of", "tiny"]
+__all__ = ["KINDS", "Lesson", "Method", "failures_of", "is_trained", "method_of", "tiny"]
 
 Values = Float[np.ndarray, "series step dim"]
 Draws = Float[np.ndarray, "draw series step dim"]
@@ -51,6 +51,9 @@ class Method:
 
     parameters: int | None = None
     """Numbers learnt; None where the word has no meaning."""
+
+    seconds: float | None = None
+    """Time of a training that was made in several sittings, all of them together."""
 
     def fit(self, lesson: Lesson) -> None:
         """Learns."""
@@ -108,6 +111,7 @@ class Ours(Method):
         )
         if self.model.interrupted_:
             raise KeyboardInterrupt  # half a training must not be scored as a whole one
+        self.seconds = self.model.seconds_
         networks = set(self.model.fitted_.engine.networks)
         self.parameters = sum(p.numel() for net in networks for p in net.parameters())
 
@@ -129,8 +133,7 @@ def _order(lesson: Lesson) -> str:
     """The order of imputation of such gaps at such times."""
     if lesson.masks.rows is None:
         return "partial"
-    spacing = np.diff(lesson.train.time, axis=1)
-    return "regular" if np.ptp(spacing) < 1e-6 else "irregular"
+    return "regular" if lesson.train.even else "irregular"
 
 
 class Theirs(Method):
@@ -168,6 +171,11 @@ KINDS: dict[str, Callable[..., Method]] = {
 def is_trained(kind: str) -> bool:
     """Whether a budget makes a difference."""
     return kind == "nrtsi" or kind in PEERS
+
+
+def failures_of(kind: str) -> tuple[type[Exception], ...]:
+    """What may keep a method from a result; anything else is a bug of ours and not a row."""
+    return (Exception,) if kind in PEERS else (NrtsiError, ArithmeticError, MemoryError)
 
 
 def tiny(kind: str) -> dict[str, Any]:

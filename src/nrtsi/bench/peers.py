@@ -30,6 +30,8 @@ from nrtsi.training.curriculum import Budget
 
 __all__ = ["PEERS", "TINY", "Hide", "Peer"]
 
+log = logging.getLogger(__name__)
+
 BATCH = 32
 LEARNING_RATE = 1e-3
 
@@ -200,7 +202,7 @@ class _Form:
 
     @classmethod
     def of(cls, train: Part, scaler: Callable[[Part], Scaler]) -> "_Form":
-        even = _even(train.time)
+        even = train.even
         steps = np.diff(train.time, axis=1)
         unit = float(steps.mean()) if steps.size else 1.0
         origin = float(train.time.min())
@@ -297,6 +299,7 @@ class Peer:
             except AssertionError as error:  # how PyPOTS puts it that values are not finite
                 if not run.best:
                     raise TrainingError(f"{self.name} cannot be trained: {error}") from error
+                log.warning("%s stopped learning after %d steps: %s", self.name, run.steps, error)
             finally:
                 self.steps = run.steps
         if not run.best:
@@ -378,7 +381,7 @@ class Peer:
                 f" and can fill no others, got {steps} steps and {channels} channels;"
                 f" cut the series alike"
             )
-        if form.even and not _even(part.time):
+        if form.even and not part.even:
             raise InputError(
                 f"{self.name} learnt series with equally spaced times and can fill no others;"
                 f" fit it to series with such times as these"
@@ -470,12 +473,6 @@ def _with_time(part: Part, even: bool) -> Part:
     if even:
         return part
     return Part(part.time, np.concatenate([part.value, part.time[:, :, None]], axis=2))
-
-
-def _even(moment: Float[np.ndarray, "series step"]) -> bool:
-    """True where all steps of all series are of one length."""
-    steps = np.diff(moment, axis=1)
-    return bool(np.allclose(steps, steps[:1, :1], rtol=1e-6, atol=0.0))
 
 
 def _keep(

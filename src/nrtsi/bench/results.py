@@ -74,11 +74,18 @@ def read(path: Path) -> list[Row]:
 def add(path: Path, new: Sequence[Row]) -> None:
     """Adds rows to a file, in the place of those of the same jobs.
 
+    A failure takes the place of an earlier failure only: figures are not lost by it.
+
     The file is read again just before, so that two runs can share it as long as they do not write
     in the same instant.
     """
+    failed = {row.job for row in new if row.metric == ERROR}
     jobs = {row.job for row in new}
-    kept = [row for row in read(path) if row.job not in jobs]
+    kept = [
+        row
+        for row in read(path)
+        if row.job not in jobs or (row.job in failed and row.metric != ERROR)
+    ]
     _write(path, [*kept, *new])
 
 

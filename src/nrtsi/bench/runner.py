@@ -1,6 +1,8 @@
 """Runs the jobs of a table that have no rows yet, and adds their rows to the file."""
 
+import glob
 import hashlib
+import json
 import logging
 import platform
 import subprocess
@@ -9,16 +11,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from nrtsi.atomic import check_writable
 from nrtsi.bench.meter import Meter
-from nrtsi.bench.methods import Lesson, Method, is_trained, method_of, tiny
+from nrtsi.bench.methods import (
+    Lesson,
+    Method,
+    failures_of,
+    is_trained,
+    method_of,
+    tiny,
+)
 from nrtsi.bench.results import ERROR, Row, add, read
 from nrtsi.bench.scores import Answer, score
-from nrtsi.bench.tables import Setting, Table
+from nrtsi.bench.tables import EXPERT, Setting, Table
 from nrtsi.datasets.dataset import Dataset, Part
 from nrtsi.datasets.registry import make
 from nrtsi.errors import InputError
@@ -28,9 +38,6 @@ from nrtsi.training.curriculum import Budget
 __all__ = ["Plan", "Task", "run", "task_of"]
 
 log = logging.getLogger(__name__)
-
-EXPERT = "expert"
-"""The row of the truth itself, for measures that are not errors."""
 
 Say = Callable[[str], None]
 
@@ -83,11 +90,15 @@ class Task:
     truth: Part
     hidden: Bool[np.ndarray, "series step dim"]
 
+    copies: int = 1
+    """Times the test series are asked, with other cells hidden: one copy after the other."""
+
     def some(self, series: int | None) -> "Task":
-        """So many of the series, evenly chosen; all of them where None."""
-        if series is None or series >= self.truth.series:
+        """So many of the series of the first copy, evenly chosen; the whole task where None."""
+        count = self.truth.series // self.copies
+        if series is None or series >= count:
             return self
-        at = np.linspace(0, self.truth.series - 1, series).round().astype(np.int64)
+        at = np.linspace(0, count - 1, series).round().astype(np.int64)
         given, truth = (Part(p.time[at], p.value[at]) for p in (self.given, self.truth))
         return Task(given, truth, self.hidden[at])
 
@@ -103,7 +114,8 @@ def task_of(table: Table, setting: Setting, data: Dataset) -> Task:
     tile = (setting.repeats, 1)
     whole = Part(np.tile(truth.time, tile), np.tile(truth.value, (*tile, 1)))
     cells = np.concatenate(hidden)
-    return Task(replace(whole, value=np.where(cells, np.nan, whole.value)), whole, cells)
+    given = replace(whole, value=np.where(cells, np.nan, whole.value))
+    return Task(given, whole, cells, setting.repeats)
 
 
 def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = None) -> list[Row]:
@@ -193,58 +205,85 @@ def _job(
 ) -> Iterator[list[Row]]:
     """Trains a method once and scores it in every setting; a failure is a row that says so."""
     clerk = _Clerk(plan, name, seed, revision)
-    words = dict(plan.table.method.get(name, {}))
+    kind, words = plan.kind(name), dict(plan.table.method.get(name, {}))
     limit = words.pop("series", None)
     if plan.quick:
-        words |= tiny(plan.kind(name))
-    kept = _checkpoint(plan, data, name, seed)
-    try:
-        method = None
-        if plan.kind(name) != EXPERT:
+        words |= tiny(kind)
+    lesson = _lesson(plan, data, settings[0], listener)
+    kept = _checkpoint(plan, lesson, (data.name, name, seed), words, revision)
+    method = None
+    if kind != EXPERT:
+        try:
             method = method_of(name, seed, words)
             with Meter() as clerk.training:
-                lesson = _lesson(plan, data, settings[0], kept, listener)
-                method.fit(lesson)
-            clerk.parameters = method.parameters
-            if plan.models is not None:
-                method.save(plan.models / f"{plan.table.name}-{data.name}-{name}-{seed}.nrtsi")
-    except Exception as error:
-        yield clerk.failures(settings, error)
-        return
+                method.fit(replace(lesson, checkpoint=kept))
+        except failures_of(kind) as error:
+            kept.unlink(missing_ok=True)  # or the next try would begin just before the failure
+            yield clerk.failures(settings, error)
+            return
+        clerk.method = method
+        if plan.models is not None:
+            quick = "-quick" if plan.quick else ""
+            file = f"{plan.table.name}-{data.name}-{name}-{seed}{quick}.nrtsi"
+            method.save(plan.models / file)
+    failed = False
     for setting in settings:
-        yield _scored(clerk, method, task_of(plan.table, setting, data).some(limit), setting)
-    kept.unlink(missing_ok=True)
+        task = task_of(plan.table, setting, data).some(limit)
+        rows = _scored(clerk, method, task, setting)
+        failed |= rows[0].metric == ERROR
+        yield rows
+    if not failed:  # else the next try scores the same training
+        kept.unlink(missing_ok=True)
 
 
 def _scored(clerk: "_Clerk", method: Method | None, task: Task, setting: Setting) -> list[Row]:
-    table = clerk.plan.table
+    table, truth = clerk.plan.table, task.truth.value
+    filled, draws = truth, None
+    with Meter() as meter:
+        if method is not None:
+            try:
+                filled, draws = method.answer(task.given, table.draws)
+            except failures_of(clerk.plan.kind(clerk.name)) as error:
+                return clerk.failures((setting,), error)
     try:
-        with Meter() as meter:
-            filled, draws = (
-                (task.truth.value, None)
-                if method is None
-                else method.answer(task.given, table.draws)
-            )
-        answer = Answer(task.truth.value, task.hidden, filled, draws)
-        figures = score(answer, table.metrics)
-    except Exception as error:
+        figures = score(Answer(truth, task.hidden, filled, draws, task.copies), table.metrics)
+    except InputError as error:
         return clerk.failures((setting,), error)
     figures["series"] = task.truth.series
     return [clerk.row(setting, name, f"{value:.6g}", meter) for name, value in figures.items()]
 
 
-def _lesson(
-    plan: Plan, data: Dataset, setting: Setting, checkpoint: Path, listener: Listener | None
-) -> Lesson:
-    budget = Budget(steps=plan.table.quick.steps) if plan.quick else plan.budget
-    masks = plan.table.training_of(setting)
-    return Lesson(data.train, data.validation, data.channels, masks, budget, checkpoint, listener)
+def _lesson(plan: Plan, data: Dataset, setting: Setting, listener: Listener | None) -> Lesson:
+    return Lesson(
+        train=data.train,
+        validation=data.validation,
+        channels=data.channels,
+        masks=plan.table.training_of(setting),
+        budget=Budget(steps=plan.table.quick.steps) if plan.quick else plan.budget,
+        listener=listener,
+    )
 
 
-def _checkpoint(plan: Plan, data: Dataset, name: str, seed: int) -> Path:
-    words = [plan.table.name, data.name, name, str(seed), plan.effort(name)]
-    digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
-    return plan.out.with_name(f"{plan.out.name}.{digest}.checkpoint")
+def _checkpoint(
+    plan: Plan,
+    lesson: Lesson,
+    job: tuple[str, str, int],
+    words: dict[str, Any],
+    revision: str,
+) -> Path:
+    """Where this very training keeps its state; what others have left of the job is removed."""
+    masks, effort = lesson.masks.model_dump(), plan.effort(job[1])
+    training = _digest([masks, words, effort, revision])
+    prefix = f"{plan.out.name}.{_digest([plan.table.name, *job])}-"
+    path = plan.out.with_name(f"{prefix}{training}.checkpoint")
+    for other in plan.out.parent.glob(f"{glob.escape(prefix)}*.checkpoint"):
+        if other.name != path.name:
+            other.unlink(missing_ok=True)
+    return path
+
+
+def _digest(words: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass
@@ -252,34 +291,40 @@ class _Clerk:
     """Writes the rows of one training."""
 
     plan: Plan
-    method: str
+    name: str
     seed: int
     revision: str
     training: Meter | None = None
-    parameters: int | None = None
+    method: Method | None = None
 
     def row(self, setting: Setting, metric: str, value: str, meter: Meter | None) -> Row:
         peaks = [m.peak_mib for m in (self.training, meter) if m and m.peak_mib is not None]
-        trained = self.training is not None and is_trained(self.plan.kind(self.method))
+        known = self.method or Method()
         return Row(
             table=self.plan.table.name,
             setting=setting.name,
-            method=self.method,
+            method=self.name,
             seed=self.seed,
             metric=metric,
             value=value,
-            train_s=f"{self.training.seconds:.1f}" if self.training and trained else "",
+            train_s=self._trained(known),
             impute_s=f"{meter.seconds:.2f}" if meter else "",
             peak_mib=f"{max(peaks):.0f}" if peaks else "",
-            parameters="" if self.parameters is None else str(self.parameters),
-            versions=_versions(self.plan.effort(self.method)),
+            parameters="" if known.parameters is None else str(known.parameters),
+            versions=_versions(self.plan.effort(self.name)),
             revision=self.revision,
         )
 
     def failures(self, settings: Sequence[Setting], error: Exception) -> list[Row]:
-        log.info("%s failed", self.method, exc_info=error)
+        log.info("%s failed", self.name, exc_info=error)
         reason = (str(error) or type(error).__name__).splitlines()[0]
         return [self.row(setting, ERROR, reason, None) for setting in settings]
+
+    def _trained(self, method: Method) -> str:
+        """Seconds of training, where there was any."""
+        if self.training is None or not is_trained(self.plan.kind(self.name)):
+            return ""
+        return f"{max(self.training.seconds, method.seconds or 0.0):.1f}"
 
 
 def _sentence(rows: Sequence[Row]) -> str:

@@ -7,12 +7,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from nrtsi import metrics
+from nrtsi.datasets.billiards import WALL
 from nrtsi.errors import InputError
 
 __all__ = ["SCORES", "Answer", "score"]
-
-WALL = 0.8828
-"""Half the width of the billiard table."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,9 @@ class Answer:
 
     draws: Float[np.ndarray, "draw series step dim"] | None = None
     """Several, where the method can draw and the table asks for it."""
+
+    copies: int = 1
+    """Times the test series were asked, with other cells hidden: one copy after the other."""
 
     @property
     def several(self) -> Float[np.ndarray, "draw series step dim"]:
@@ -91,12 +92,14 @@ def score(answer: Answer, names: Sequence[str]) -> dict[str, float]:
 def standard_error(answer: Answer, name: str) -> float:
     """How far the measure may be off because only so many series were tested.
 
-    Errors inside a series go together, so the series are what is counted.
+    Errors inside a series go together, and so do those of its copies, so the distinct series are
+    what is counted.
     """
     error = np.where(answer.hidden, answer.filled - answer.truth, 0.0)
-    total = (np.abs(error) if name == "mae" else error**2).sum(axis=(1, 2))
     cells = answer.hidden.any(axis=2) if name == "l2" else answer.hidden
-    count = cells.reshape(len(total), -1).sum(axis=1)
+    lost = np.abs(error) if name == "mae" else error**2
+    shape = (answer.copies, len(error) // answer.copies, -1)
+    total, count = (each.reshape(shape).sum(axis=(0, 2)) for each in (lost, cells))
     if total.size < 2:
         return float("nan")
     off = total - count * total.sum() / count.sum()

@@ -12,7 +12,11 @@ from nrtsi.bench.masks import Masks
 from nrtsi.config import validated
 from nrtsi.errors import InputError
 
-__all__ = ["Figures", "Quick", "Setting", "Table", "open_table", "table_names"]
+__all__ = ["EXPERT", "Figures", "Quick", "Setting", "Table", "open_table", "table_names"]
+
+
+EXPERT = "expert"
+"""The row of the truth itself, for measures that are not errors."""
 
 
 class _Data(BaseModel):
@@ -88,6 +92,10 @@ class Table(_Data):
     number of test series a slow one is scored on; the rest goes to the method."""
 
     paper: tuple[Figures, ...] = ()
+
+    summarised: bool = True
+    """Stands in a summary of all tables; one that compares variants of nrtsi does not."""
+
     quick: Quick = Quick()
 
     @model_validator(mode="after")

@@ -77,7 +77,8 @@ def make(
         )
         return
     if gaps:
-        data = _with_gaps(data)
+        data, hidden = _with_gaps(data)
+        voice.say(f"hid what the benchmark hides: {hidden}")
     table = to_table(_cut(data, part, series))
     write_table(out, Table(table), overwrite=overwrite)
     voice.report(f"wrote {out}: {table.num_rows:,} rows")
@@ -92,14 +93,18 @@ def _cut(data: "Dataset", part: PartName, series: int | None) -> "Dataset":
     return replace(data, train=train, validation=validation, test=test)
 
 
-def _with_gaps(data: "Dataset") -> "Dataset":
-    """The data set with the holes of the first benchmark made of it."""
+def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":
+    """The data set with the holes of its benchmark, and which they are.
+
+    They are those of the first setting of the table of its own name, or of the first that uses it.
+    """
     from nrtsi.bench.runner import task_of
     from nrtsi.bench.tables import open_table, table_names
 
-    for table in map(open_table, table_names()):
+    for name in sorted(table_names(), key=lambda name: name != data.name):
+        table = open_table(name)
         for setting in table.settings:
             if table.data_of(setting) == data.name:
-                given = task_of(table, setting, data).given
-                return replace(data, test=given.head(data.test.series))
+                given = task_of(table, setting, data).given.head(data.test.series)
+                return replace(data, test=given), f"table {name}, {setting.name}"
     raise InputError(f"no benchmark is made of {data.name}; leave --gaps out")

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["billiards"]
+__all__ = ["WALL", "billiards"]
 
 WALL = 0.8828
 """The table reaches from minus this to plus this, in both directions."""

@@ -25,6 +25,12 @@ class Part:
         """Number of series."""
         return self.value.shape[0]
 
+    @property
+    def even(self) -> bool:
+        """True where all steps of all series are of one length."""
+        steps = np.diff(self.time, axis=1)
+        return bool(np.allclose(steps, steps[:1, :1], rtol=1e-6, atol=0.0))
+
     def head(self, series: int) -> "Part":
         """The first so many series."""
         return Part(self.time[:series], self.value[:series])

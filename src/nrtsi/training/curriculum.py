@@ -71,6 +71,9 @@ class Trained:
 
     history: list[Record]
     steps: int
+    seconds: float
+    """Time of training, of all sittings together."""
+
     interrupted: bool = False
 
     failure: TrainingError | None = None
@@ -146,7 +149,7 @@ def train(
     if not run.steps_before and course.budget.steps != 0:
         log.warning("no training step was made within the budget; give a longer one")
     networks = _complete(run, [level for level, _ in stages])
-    return Trained(networks, run.history, run.steps_before, interrupted, failure)
+    return Trained(networks, run.history, run.steps_before, run.seconds, interrupted, failure)
 
 
 def _dense(series: SeriesSet) -> SeriesSet:

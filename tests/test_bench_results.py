@@ -40,10 +40,10 @@ def test_a_failure_replaces_a_failure_and_no_figure(tmp_path):
     [
         (
             b"a,b\n1,2\n",
-            r"r\.csv must be a file of results with the columns table, .*got a, b;",
+            r"r\.csv must be a file of results, whose columns .*, got a, b; choose",
         ),
-        (b"", "got an empty file; choose another --out"),
-        (b"\xff\xfe", r"r\.csv cannot be read: .*; choose another --out"),
+        (b"", "got an empty file; choose another file"),
+        (b"\xff\xfe", r"r\.csv cannot be read: .*; choose another file"),
         (",".join(COLUMNS).encode() + b"\n1,2\n", r"r\.csv, line 2 is not a result; mend it or"),
     ],
 )

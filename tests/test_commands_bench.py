@@ -70,7 +70,7 @@ def test_a_second_run_measures_nothing_and_shows_the_same():
     assert first.stdout == second.stdout
     assert "linear: mse" in first.stderr
     assert "linear: mse" not in second.stderr
-    assert "results are in sinusoids.csv" in second.stderr
+    assert "results are in bench-sinusoids.csv" in second.stderr
 
 
 def test_quiet_prints_the_table_only():
@@ -84,16 +84,30 @@ def test_quiet_prints_the_table_only():
     [
         (["run", "moon"], "table must be one of ablation, air, .*, got 'moon'"),
         (["show", "moon"], "table must be one of"),
-        (["show", "air"], "there is no file of results air.csv; make it with nrtsi bench run air"),
+        (
+            ["show", "air"],
+            "there is no file of results bench-air.csv; make it with nrtsi bench run air",
+        ),
         (["run", "air", "--quick"], r"nrtsi data make air --path FILE \(the downloaded zip"),
         (["run", "sinusoids", "--methods", "magic"], "--methods must be among linear, .*'magic'"),
         (["run", "sinusoids", "--budget", "soon"], "soon"),
-        (["run", "sinusoids", "--models", "none"], "--models must be a folder, got none; create"),
+        (["run", "sinusoids", "--methods", ","], "--methods must name some of linear, mean"),
+        (["run", "sinusoids", "--quick", "--steps", "5"], "--quick and --steps must not be given"),
+        (
+            ["run", "sinusoids", "--models", "/dev/null/x"],
+            "--models must be a folder, got /dev/nu",
+        ),
         (["run", "sinusoids", "--out", "none/r.csv"], "there is no folder none; create it first"),
     ],
 )
 def test_a_mistake_is_one_line(words, message):
     assert refused(run("bench", *words), message)
+
+
+def test_results_of_another_table_are_not_shown_as_none():
+    run("bench", "run", "sinusoids", "--quick", "--methods", "linear", "--out", "r.csv")
+    result = run("bench", "show", "air", "--results", "r.csv")
+    assert refused(result, r"r\.csv has no rows of air, only of sinusoids")
 
 
 def test_quick_rows_are_not_taken_for_whole_ones():
@@ -110,7 +124,8 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch):
     result = run("bench", "run", "sinusoids", "--quick", "--methods", "linear,mean")
     assert result.exit_code == 130
     assert (
-        "stopped; sinusoids.csv has what was done, and the same command goes on" in result.stderr
+        "stopped; bench-sinusoids.csv has what was done, and the same command goes on"
+        in result.stderr
     )
     monkeypatch.undo()
 
@@ -122,6 +137,7 @@ def test_a_data_set_is_made_and_written_as_a_table(folder):
     table = read_table(folder / "s.csv").typed
     assert table.column_names == ["part", "series", "time", "value"]
     assert set(table["part"].to_pylist()) == {"test"}
+    assert set(table["series"].to_pylist()) == {1000, 1001, 1002}
     again = run("data", "make", "sinusoids", "--out", "s.csv")
     assert refused(again, r"s\.csv exists already; add --overwrite")
 

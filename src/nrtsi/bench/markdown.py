@@ -29,6 +29,12 @@ ERRORS = ("l2", "mse", "mae", "crps", "min_l2")
 DIGITS = {"sinuosity": 4}
 """Digits that count, where they are not three."""
 
+CLOSE = 1.01
+"""Errors that differ by less are called level."""
+
+WIDE = 4
+"""Settings beyond which the paper's figures stand below ours and not beside them."""
+
 NONE = "–"
 
 
@@ -56,7 +62,8 @@ def conclusion(table: Table, rows: Sequence[Row]) -> str:
 
 def _remarks(table: Table, rows: Sequence[Row]) -> str:
     """What a reader must know before comparing: what failed, what differs, what is not there."""
-    lines = [
+    lines = ["- **A quick run: its figures mean nothing.**"] if "quick" in _efforts(rows) else []
+    lines += [
         f"- {row.method} failed in {row.setting}: {row.value}"
         for row in rows
         if row.metric == ERROR
@@ -64,13 +71,15 @@ def _remarks(table: Table, rows: Sequence[Row]) -> str:
     for method in _partly(table, rows):
         series = max(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
         lines.append(f"- {method} was scored on {series:,} test series only, and is not ranked.")
-    efforts = {row.effort for row in rows} - {""}
-    if len(efforts) > 1:
+    if len(_efforts(rows)) > 1:
         lines.append("- Methods were trained for different times: see the cost.")
     measured = {row.method for row in rows}
     absent = [method for method in table.methods if method not in measured]
     if absent:
         lines.append(f"- Not measured: {', '.join(absent)}.")
+    there = {row.setting for row in rows}
+    lines += [f"- No results in: {s.name}." for s in table.settings if s.name not in there]
+    lines.append("- ± is the standard error over the test series, or the spread over seeds.")
     return "\n".join(lines)
 
 
@@ -85,7 +94,7 @@ def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:
             if table.summarised and (line := _summary_line(table, mine, index))
         ]
         lines += found
-        efforts |= {row.effort for row in mine if found} - {""}
+        efforts |= _efforts(mine) if found else set()
     header = ["squared error", "nrtsi", "linear", "best other", "NRTSI in the paper"]
     return f"{_grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
 
@@ -118,6 +127,8 @@ def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
     if not ours or not others:
         return None
     place = order.index(ours[0])
+    if scores[others[0]] < CLOSE * scores[ours[0]] and scores[ours[0]] < CLOSE * scores[others[0]]:
+        return f"{ours[0]} and {others[0]} are level, first of {len(order)}."
     if place == 0:
         times = scores[others[0]] / scores[ours[0]]
         rival = f"{others[0]} has {times:.2f} times its error"
@@ -139,6 +150,11 @@ def _ranked(table: Table, rows: Sequence[Row], setting: Setting, metric: str) ->
     }
 
 
+def _efforts(rows: Sequence[Row]) -> set[str]:
+    """What was spent on the methods that are trained."""
+    return {row.effort for row in rows} - {""}
+
+
 def _partly(table: Table, rows: Sequence[Row]) -> list[str]:
     """Methods that were scored on a part of the test series only."""
     counts: dict[tuple[str, str], float] = {}
@@ -154,30 +170,42 @@ def _partly(table: Table, rows: Sequence[Row]) -> list[str]:
 
 
 def _metric(table: Table, rows: Sequence[Row], metric: str) -> str:
-    """A grid of one measure: methods down, settings across, the paper's figure beside ours."""
-    scale = table.scale.get(metric, 1.0)
+    """A grid of one measure: methods down, settings across, the paper's figure beside ours.
+
+    Of many settings the paper's figures stand in a line of their own, or nobody could read it.
+    """
+    scale, names = table.scale.get(metric, 1.0), [setting.name for setting in table.settings]
     printed = {row.method: row for row in table.paper if metric in row.values}
-    header = ["method"]
-    for setting in table.settings:
-        header += [setting.name, "paper"] if printed else [setting.name]
-    best = {s.name: _best(table, rows, s, metric) for s in table.settings}
-    lines = []
+    wide = len(names) > WIDE
+    best = [_best(table, rows, setting, metric) for setting in table.settings]
+    lines: list[list[str]] = []
     for method in dict.fromkeys([*table.methods, *printed]):
-        cells = []
-        for index, setting in enumerate(table.settings):
-            ours = _ours(rows, setting, method, metric, scale)
-            cells.append(f"**{ours}**" if method == best[setting.name] else ours)
-            if printed:
-                cells.append(_theirs(printed.get(method), metric, index))
-        if any(cell != NONE for cell in cells):
-            lines.append([_name(method, printed.get(method)), *cells])
-    return f"### {LABELS[metric]}{_unit(scale)}\n\n{_grid(header, lines)}"
+        row, theirs = printed.get(method), []
+        name = method if row is None or row.source == "NRTSI" else f"{method} ({row.source})"
+        ours = [_ours(rows, setting, method, metric, scale) for setting in table.settings]
+        ours = [
+            f"**{cell}**" if method == first else cell
+            for cell, first in zip(ours, best, strict=True)
+        ]
+        if printed:
+            theirs = [_theirs(row, metric, index) for index in range(len(names))]
+        if wide:
+            lines += [[method, *ours], [f"{name}, paper", *theirs]]
+        else:
+            lines.append([name, *(_alternate(ours, theirs) if theirs else ours)])
+    header = _alternate(names, ["paper"] * len(names)) if printed and not wide else names
+    filled = [line for line in lines if any(cell != NONE for cell in line[1:])]
+    return f"### {LABELS[metric]}{_unit(scale)}\n\n{_grid(['method', *header], filled)}"
+
+
+def _alternate(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    return [each for pair in zip(first, second, strict=True) for each in pair]
 
 
 def _best(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> str | None:
     """The method with the lowest error; None for measures that are not errors."""
     scores = _ranked(table, rows, setting, metric) if metric in ERRORS else {}
-    return min(scores, key=lambda name: scores[name]) if scores else None
+    return min(scores, key=lambda name: scores[name]) if len(scores) > 1 else None
 
 
 def _figures(rows: Sequence[Row], setting: Setting, method: str, metric: str) -> list[float]:
@@ -209,10 +237,6 @@ def _theirs(row: Figures | None, metric: str, index: int) -> str:
         return NONE
     figure = row.values[metric][index]
     return NONE if math.isnan(figure) else f"{figure:g}"
-
-
-def _name(method: str, row: Figures | None) -> str:
-    return method if row is None or row.source == "NRTSI" else f"{method} ({row.source})"
 
 
 def _costs(table: Table, rows: Sequence[Row]) -> str:

@@ -62,11 +62,11 @@ def read(path: Path) -> list[Row]:
         with path.open(encoding="utf-8", newline="") as file:
             header, *lines = list(csv.reader(file)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}; choose another --out") from error
+        raise InputError(f"{path} cannot be read: {error}; choose another file") from error
     if tuple(header) != COLUMNS:
         raise InputError(
-            f"{path} must be a file of results with the columns {', '.join(COLUMNS)}, "
-            f"got {', '.join(header) or 'an empty file'}; choose another --out"
+            f"{path} must be a file of results, whose columns are table, setting, method and so "
+            f"on, got {', '.join(header[:3]) or 'an empty file'}; choose another file"
         )
     return [_row(path, number, cells) for number, cells in enumerate(lines, start=2)]
 
@@ -91,7 +91,7 @@ def add(path: Path, new: Sequence[Row]) -> None:
 
 def _row(path: Path, number: int, cells: list[str]) -> Row:
     if len(cells) != len(COLUMNS) or not cells[3].isdecimal():
-        raise InputError(f"{path}, line {number} is not a result; mend it or choose another --out")
+        raise InputError(f"{path}, line {number} is not a result; mend it or choose another file")
     table, setting, method, seed, *rest = cells
     return Row(table, setting, method, int(seed), *rest)
 

@@ -60,6 +60,8 @@ class Plan:
     """Replace rows that were made with another budget."""
 
     def __post_init__(self) -> None:
+        if not self.methods:
+            raise InputError(f"--methods must name some of {', '.join(self.table.methods)}")
         for name in self.methods:
             if name not in self.table.methods:
                 raise InputError(
@@ -154,7 +156,8 @@ def _data_sets(plan: Plan, say: Say) -> Iterator[tuple[str, Dataset]]:
             data = _data(plan, name)
         except InputError as error:
             refused.append(error)
-            say(f"{name} is left out: {error}")
+            if len(names) > 1:
+                say(f"{name} is left out: {error}")
             continue
         yield name, data
     if len(refused) == len(names):

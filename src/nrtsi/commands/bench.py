@@ -30,7 +30,8 @@ def list_tables(voice: Voice) -> None:
     width = max(len(name) for name in table_names())
     for name in table_names():
         table = open_table(name)
-        typer.echo(f"{name:<{width}}  {table.title}: {', '.join(table.methods)}")
+        data = ", ".join(dict.fromkeys(table.data_of(setting) for setting in table.settings))
+        typer.echo(f"{name:<{width}}  {table.title} (data: {data})")
 
 
 @app.command()
@@ -39,22 +40,25 @@ def run(
     table: Name,
     voice: Voice,
     out: Annotated[
-        Path | None, typer.Option(help="CSV file to add results to; TABLE.csv by default.")
+        Path | None, typer.Option(help="CSV file to add results to; bench-TABLE.csv by default.")
     ] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Rows to run; all by default.")
     ] = None,
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time to train each method, such as 10m.")
-    ] = "10m",
+        str | None,
+        typer.Option(metavar="TIME", help="Time to train each method; 10m by default."),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps to train, in place of a time.")
     ] = None,
     seed: Annotated[
-        list[int] | None, typer.Option(min=0, help="Seed; several may be given. 0 by default.")
+        list[int] | None,
+        typer.Option(min=0, help="Seed of the training; may be repeated. 0 by default."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few series and steps: does it run at all?")
+        bool,
+        typer.Option("--quick", help="Few series, few steps, tiny networks: does it run at all?"),
     ] = False,
     models: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keep the trained nrtsi models here.")
@@ -63,24 +67,29 @@ def run(
         bool, typer.Option("--overwrite", help="Replace rows made with another budget.")
     ] = False,
 ) -> None:
-    """Measure every method of TABLE, with the same data, masks and budget, and print the table.
+    """Measure the methods of TABLE and print the table.
 
+    Every method gets the same data, masks and budget; the data are made, or were read before by
+    `nrtsi data make NAME --path FILE`. Each method is trained once and scored in every setting.
     Rows that are in the file already are not measured again: a run that was stopped goes on.
     """
     from nrtsi.bench.markdown import markdown
+    from nrtsi.bench.tables import open_table
+
+    opened = open_table(table)  # refuses a mistake before anything large is loaded
+    _refuse_both({"--quick": quick, "--budget": budget, "--steps": steps})
+    if models is not None:
+        _make_folder(models)
+
     from nrtsi.bench.runner import Plan
     from nrtsi.bench.runner import run as run_plan
-    from nrtsi.bench.tables import open_table
     from nrtsi.choices import budget_of
 
-    opened = open_table(table)
-    if models is not None and not models.is_dir():
-        raise InputError(f"--models must be a folder, got {models}; create it first")
     plan = Plan(
         table=opened,
-        out=out or Path(f"{table}.csv"),
-        methods=_names(methods) or opened.methods,
-        budget=budget_of(budget, steps),
+        out=out or _default(table),
+        methods=opened.methods if methods is None else _names(methods),
+        budget=budget_of(budget or "10m", steps),
         seeds=tuple(dict.fromkeys(seed or (0,))),
         quick=quick,
         models=models,
@@ -102,7 +111,7 @@ def show(
     table: Name,
     voice: Voice,
     results: Annotated[
-        Path | None, typer.Option(help="CSV file of results; TABLE.csv by default.")
+        Path | None, typer.Option(help="CSV file of results; bench-TABLE.csv by default.")
     ] = None,
 ) -> None:
     """Print TABLE as Markdown, with the paper's figures beside those measured."""
@@ -110,19 +119,41 @@ def show(
     from nrtsi.bench.results import read
     from nrtsi.bench.tables import open_table
 
-    opened, path = open_table(table), results or Path(f"{table}.csv")
+    opened, path = open_table(table), results or _default(table)
     if not path.exists():
         raise InputError(
             f"there is no file of results {path}; make it with nrtsi bench run {table}, "
             f"or name another with --results"
         )
-    typer.echo(markdown(opened, read(path)), nl=False)
+    rows = read(path)
+    held = sorted({row.table for row in rows})
+    if rows and table not in held:
+        raise InputError(f"{path} has no rows of {table}, only of {', '.join(held)}")
+    typer.echo(markdown(opened, rows), nl=False)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
+def _default(table: str) -> Path:
+    # Not TABLE.csv: that is what one calls the data set of the same name.
+    return Path(f"bench-{table}.csv")
+
+
+def _refuse_both(options: dict[str, object]) -> None:
+    given = [name for name, value in options.items() if value]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} must not be given together; leave one out")
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--models must be a folder, got {path}: {error.strerror}") from error
+
+
+def _names(text: str) -> tuple[str, ...]:
     """Names with commas between.
 
     >>> _names("linear, nrtsi")
     ('linear', 'nrtsi')
     """
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    return tuple(part.strip() for part in text.split(",") if part.strip())

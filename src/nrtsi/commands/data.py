@@ -10,6 +10,8 @@ from nrtsi.errors import InputError
 from nrtsi.options import OneLineErrors, Overwrite, Voice, prepared
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from nrtsi.datasets.dataset import Dataset
 
 __all__ = ["app"]
@@ -30,6 +32,7 @@ def list_data(voice: Voice) -> None:
     """Print the data sets there are, and what each needs."""
     from nrtsi.datasets.registry import DATASETS
 
+    typer.echo("Sizes are series to learn from (a tenth of them to validate) + series to test.\n")
     for recipe in DATASETS.values():
         typer.echo(f"{recipe.name}\n    {recipe.description}\n    {recipe.sizes}")
         typer.echo(f"    needs {recipe.needs}")
@@ -56,7 +59,7 @@ def make(
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Make a data set, keep it for the benchmarks, and write it as a table if wanted."""
+    """Make a data set for the benchmarks, or write it as a table."""
     from nrtsi.datasets.cache import default_cache
     from nrtsi.datasets.registry import make as make_data
     from nrtsi.datasets.table import to_table
@@ -66,6 +69,8 @@ def make(
         check_output(out, overwrite=overwrite)
     elif gaps or series is not None or part != "all":
         raise InputError("--part, --series and --gaps say what to write; add --out FILE")
+    if gaps and part not in ("all", "test"):
+        raise InputError(f"--gaps are those of the test series, got --part {part}; leave one out")
     data = make_data(name, path=path, seed=seed)
     voice.say(data.about)
     if out is None:
@@ -79,18 +84,22 @@ def make(
     if gaps:
         data, hidden = _with_gaps(data)
         voice.say(f"hid what the benchmark hides: {hidden}")
-    table = to_table(_cut(data, part, series))
+    table = _cut(to_table(data), part, series)
     write_table(out, Table(table), overwrite=overwrite)
     voice.report(f"wrote {out}: {table.num_rows:,} rows")
 
 
-def _cut(data: "Dataset", part: PartName, series: int | None) -> "Dataset":
-    """Only one part, or only the first series."""
-    train, validation, test = (
-        each.head(0 if part not in ("all", name) else series or each.series)
-        for name, each in data.parts.items()
-    )
-    return replace(data, train=train, validation=validation, test=test)
+def _cut(table: "pa.Table", part: PartName, series: int | None) -> "pa.Table":
+    """Only one part, or only the first series of each; a series keeps its number."""
+    import numpy as np
+
+    name, number = (table[each].to_numpy() for each in ("part", "series"))
+    kept = np.zeros(table.num_rows, dtype=bool)
+    for each in np.unique(name) if part == "all" else [part]:
+        own = name == each
+        first = number[own].min() if series is not None else 0
+        kept |= own & ((series is None) | (number < first + (series or 0)))
+    return table.filter(kept)
 
 
 def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":

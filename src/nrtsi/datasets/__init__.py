@@ -1,1 +1,5 @@
-"""Data sets: simulators, and readers of original files; `registry` has them all by name."""
+"""Data sets: simulators, and readers of original files; `make` makes any of them by name."""
+
+from nrtsi.datasets.registry import DATASETS, make
+
+__all__ = ["DATASETS", "make"]

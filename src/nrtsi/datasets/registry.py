@@ -179,10 +179,10 @@ DATASETS: dict[str, Recipe] = {
 def make(
     name: str,
     *,
-    path: Path | None = None,
+    path: str | Path | None = None,
     seed: int = 0,
     series: tuple[int, int] | None = None,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
 ) -> Dataset:
     """The data set of this name: from the cache if it was made before, else made and kept.
 
@@ -210,9 +210,9 @@ def make(
         )
     if seed < 0:
         raise InputError(f"seed must be 0 or more, got {seed}; choose another")
-    folder = default_cache() if cache is None else cache
+    folder = default_cache() if cache is None else Path(cache)
     if isinstance(recipe, Original):
-        whole = _from_original(recipe, path, seed, folder)
+        whole = _from_original(recipe, None if path is None else Path(path), seed, folder)
         return whole if series is None else _fewer(whole, *series)
     if path is not None:
         raise InputError(f"{name} is simulated and needs no path, got {path}; leave it out")

@@ -72,7 +72,7 @@ class _Scene:
 
 
 def plot_attention(
-    path: Path,
+    path: str | Path,
     model: NRTSI,
     frame: Any,
     *,

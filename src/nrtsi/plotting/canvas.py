@@ -49,7 +49,7 @@ WIDTH = 12.0
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def check_picture(path: Path, *, overwrite: bool) -> None:
+def check_picture(path: str | Path, *, overwrite: bool) -> None:
     """Finds out before any work whether `save` could write to `path`.
 
     Raises:
@@ -57,8 +57,8 @@ def check_picture(path: Path, *, overwrite: bool) -> None:
             and `overwrite` is False, or it cannot be written.
     """
     _figure_class()
-    _kind(path)
-    check_writable(path, overwrite=overwrite)
+    _kind(Path(path))
+    check_writable(Path(path), overwrite=overwrite)
 
 
 def blank(height: float) -> "Figure":
@@ -67,10 +67,10 @@ def blank(height: float) -> "Figure":
     return _figure_class()(figsize=(WIDTH, height), dpi=100, layout="constrained")
 
 
-def save(figure: "Figure", path: Path) -> None:
+def save(figure: "Figure", path: str | Path) -> None:
     """Writes the figure, whole or not at all, in the format that the suffix names."""
-    kind = _kind(path)
-    with atomic(path) as temporary:
+    kind = _kind(Path(path))
+    with atomic(Path(path)) as temporary:
         figure.savefig(temporary, format=kind)
 
 

@@ -22,7 +22,7 @@ __all__ = ["drawn", "plot_draws"]
 
 
 def plot_draws(
-    path: Path,
+    path: str | Path,
     model: NRTSI,
     frame: Any,
     *,

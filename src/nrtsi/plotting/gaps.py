@@ -63,7 +63,7 @@ class GapErrors:
 
 
 def plot_gaps(
-    path: Path,
+    path: str | Path,
     frame: Any,
     *,
     model: NRTSI | None = None,

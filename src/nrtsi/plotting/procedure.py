@@ -66,7 +66,7 @@ class Stage:
 
 
 def plot_procedure(
-    path: Path,
+    path: str | Path,
     model: NRTSI,
     frame: Any,
     *,

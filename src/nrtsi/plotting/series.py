@@ -39,7 +39,7 @@ class _Picture:
 
 
 def plot_series(
-    path: Path,
+    path: str | Path,
     frame: Any,
     filled: Any,
     *,
@@ -70,7 +70,7 @@ def plot_series(
 
 
 def plot_filling(
-    path: Path,
+    path: str | Path,
     model: NRTSI,
     frame: Any,
     *,

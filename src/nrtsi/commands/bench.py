@@ -114,7 +114,7 @@ def show(
         Path | None, typer.Option(help="CSV file of results; bench-TABLE.csv by default.")
     ] = None,
 ) -> None:
-    """Print TABLE as Markdown, with the paper's figures beside those measured."""
+    """Print TABLE as Markdown, beside the paper's figures."""
     from nrtsi.bench.markdown import markdown
     from nrtsi.bench.results import read
     from nrtsi.bench.tables import open_table

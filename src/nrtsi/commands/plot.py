@@ -220,7 +220,7 @@ def gaps(
     model: Model = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Hide known values of DATA, and draw the errors against the distance to what is known."""
+    """Hide known values of DATA, and draw the errors by gap."""
     from nrtsi.files import read_table
     from nrtsi.plotting import check_picture, plot_gaps
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["plot_filling", "plot_series"]
 
 
+MOSTLY = 0.5
+"""Share of observed rows from which gaps are shaded; of fewer the shade would be the ground."""
+
+
 @dataclass(frozen=True)
 class _Picture:
     """A series as it is drawn."""
@@ -143,7 +147,8 @@ def _figure(picture: _Picture, shown: Sequence[str] | None, title: str | None) -
 def _draw(axes: "Axes", picture: _Picture, dim: int) -> None:
     time, value = picture.one.time, picture.value[:, dim]
     observed = picture.one.series.observed[:, dim]
-    _shade(axes, time, ~observed)
+    if observed.mean() > MOSTLY:
+        _shade(axes, time, ~observed)
     if picture.band is not None:
         low, high = (bound[:, dim] for bound in picture.band)
         band = axes.fill_between(time, low, high, where=_widened(~observed))

@@ -286,6 +286,17 @@ def test_rows_of_another_budget_are_not_taken_for_these(tmp_path):
     assert {row.effort for row in rows} == {"1 steps", ""}
 
 
+def test_rows_of_other_data_are_not_taken_for_these(tmp_path, monkeypatch):
+    run(plan(tmp_path, methods=("linear",)))
+    monkeypatch.setattr(runner, "make", lambda name, series: make(name, seed=1, series=series))
+    message = r"out\.csv has rows of linear measured on other data of the name sinusoids \("
+    with pytest.raises(InputError, match=message):
+        run(plan(tmp_path))
+    rows = run(plan(tmp_path, overwrite=True))
+    assert {row.method for row in rows} == {"linear", "mean"}
+    assert len({row.data for row in rows}) == 2
+
+
 def test_data_that_cannot_be_had_are_left_out_unless_there_are_no_others(tmp_path):
     settings = [*table().model_dump()["settings"], {"name": "air", "data": "air",
                 "masks": {"rows": [9, 9]}}]  # fmt: skip

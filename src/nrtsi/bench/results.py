@@ -1,6 +1,7 @@
 """The CSV file of results: one row a figure, written whole or not at all."""
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -40,6 +41,12 @@ class Row:
     def effort(self) -> str:
         """What was spent on it, where that makes a difference: the end of `versions`."""
         return self.versions.partition("; ")[2]
+
+    @property
+    def data(self) -> str:
+        """The digest of the data it was measured on; empty where that was not written down."""
+        found = re.search(r"\bdata ([0-9a-f]+)", self.versions)
+        return found[1] if found else ""
 
     @property
     def number(self) -> float:

@@ -136,6 +136,7 @@ def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = No
         todo = list(_missing(plan, name))
         if todo:
             say(f"{name}: {data.about}")
+            _refuse_other_data(plan, data)
         for seed, method, settings in todo:
             for rows in _job(plan, data, seed, method, settings, revision, listener):
                 add(plan.out, rows)
@@ -207,7 +208,7 @@ def _job(
     listener: Listener | None,
 ) -> Iterator[list[Row]]:
     """Trains a method once and scores it in every setting; a failure is a row that says so."""
-    clerk = _Clerk(plan, name, seed, revision)
+    clerk = _Clerk(plan, name, seed, revision, data.digest)
     kind, words = plan.kind(name), dict(plan.table.method.get(name, {}))
     limit = words.pop("series", None)
     if plan.quick:
@@ -297,6 +298,7 @@ class _Clerk:
     name: str
     seed: int
     revision: str
+    data: str
     training: Meter | None = None
     method: Method | None = None
 
@@ -314,7 +316,7 @@ class _Clerk:
             impute_s=f"{meter.seconds:.2f}" if meter else "",
             peak_mib=f"{max(peaks):.0f}" if peaks else "",
             parameters="" if known.parameters is None else str(known.parameters),
-            versions=_versions(self.plan.effort(self.name)),
+            versions=_versions(self.data, self.plan.effort(self.name)),
             revision=self.revision,
         )
 
@@ -355,15 +357,28 @@ def _refuse_other_effort(plan: Plan) -> None:
             )
 
 
-def _versions(effort: str) -> str:
-    """The software the figures depend on, and after a semicolon the effort."""
+def _refuse_other_data(plan: Plan, data: Dataset) -> None:
+    """Rows of other data, such as another original, must not stand in one table with these."""
+    settings = {s.name for s in plan.table.settings if plan.table.data_of(s) == data.name}
+    for row in read(plan.out):
+        mine = row.table == plan.table.name and row.setting in settings
+        if mine and not plan.overwrite and row.data not in ("", data.digest):
+            raise InputError(
+                f"{plan.out} has rows of {row.method} measured on other data of the name "
+                f"{data.name} ({row.data}, not {data.digest}); make the data as they were, or "
+                f"give another --out, or --overwrite to mix them"
+            )
+
+
+def _versions(data: str, effort: str) -> str:
+    """What the figures depend on: software and data, and after a semicolon the effort."""
     found = [f"python {platform.python_version()}"]
     for name in ("nrtsi", "torch", "numpy", "pypots"):
         try:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return " ".join(found) + (f"; {effort}" if effort else "")
+    return " ".join([*found, f"data {data}"]) + (f"; {effort}" if effort else "")
 
 
 def _revision() -> str:

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from nrtsi import evaluation, metrics
-from nrtsi.baselines import BASELINES, Linear
+from nrtsi.baselines import BASELINES
 from nrtsi.errors import InputError, NotFittedError, TrainingError
-from nrtsi.evaluation import evaluate
+from nrtsi.evaluation import Trial, evaluate
 from nrtsi.imputer import NRTSI
 
 SIMPLE = ("linear", "forward", "backward", "mean")
@@ -36,13 +36,11 @@ def cheap(monkeypatch):
     """Puts linear interpolation in the place of nrtsi, and keeps what each method was shown."""
     shown = []
 
-    def fill(model, known, listener, *, fit):
-        shown.append(known.series)
-        stand_in = Linear()
-        stand_in.fit_series(known.series)
-        return stand_in.fill_series(known.series)
+    def fill(trial, listener=None):
+        shown.append(trial.known)
+        return trial.fill_simply("linear")
 
-    monkeypatch.setattr(evaluation, "_fill", fill)
+    monkeypatch.setattr(Trial, "fill", fill)
     return shown
 
 
@@ -197,7 +195,7 @@ def test_training_that_fails_leaves_the_baselines_scored(monkeypatch):
     def fail(*args, **kwargs):
         raise TrainingError("the loss is not finite")
 
-    monkeypatch.setattr(evaluation, "_fill", fail)
+    monkeypatch.setattr(Trial, "fill", fail)
     result = evaluate(frame(), baselines=("linear",))
     assert list(result.methods) == ["linear"]
     assert result.failed == {"nrtsi": "the loss is not finite"}

@@ -80,7 +80,7 @@ def _remarks(table: Table, rows: Sequence[Row]) -> str:
     there = {row.setting for row in rows}
     lines += [f"- No results in: {s.name}." for s in table.settings if s.name not in there]
     lines.append("- ± is the standard error over the test series, or the spread over seeds.")
-    return "\n".join(lines)
+    return "\n".join(["Remarks:", "", *lines])
 
 
 def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:

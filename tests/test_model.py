@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from torch.autograd.functional import jacobian
 
 from nrtsi.config import PRESETS, ModelConfig
-from nrtsi.model.attention import SetAttention, may_attend, rotate, turns
+from nrtsi.model.attention import SetAttention, reading_bias, rotate, turns
 from nrtsi.model.heads import Gaussian, Point
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
-from nrtsi.model.tokens import Layout, Tokens, tokens
+from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.windows import windows
 from tests.strategies import seeds, some_series
 
@@ -31,7 +31,7 @@ VARIANTS = {
 def network(config, layout, seed=0):
     """A network whose output is not zero, though it starts as interpolation."""
     torch.manual_seed(seed)
-    net = RowNetwork(config, layout, levels=5).double().eval()
+    net = RowNetwork(config, layout).double().eval()
     torch.nn.init.normal_(net.head.mean.weight)
     return net
 
@@ -42,10 +42,10 @@ def question(series, config, layout):
     asked = np.flatnonzero(~series.observed.all(axis=1))
     asked = asked[: max(1, asked.size // 2)]
     known[asked] = False
-    gap = np.ones(series.rows)
-    parts = windows(np.flatnonzero(known), asked, series.start, config.window)
-    padded = parts.pad(np.arange(parts.count))
-    made = tokens(series, padded, gap, np.zeros(series.rows, dtype=np.int64), layout, config)
+    level = np.zeros(asked.size, dtype=np.int64)
+    parts = windows(np.flatnonzero(known), asked, level, series.start, config.window)
+    scene = Scene.of(series, asked, np.ones(asked.size), layout)
+    made = tokens(scene, parts.pad(np.arange(parts.count)), layout, config)
     return made.each(lambda t: t.double() if t.is_floating_point() else t)
 
 
@@ -66,12 +66,12 @@ def influence(layers, obs=OBS):
     """influence[i, j] is True where output i depends on input j."""
     torch.manual_seed(0)
     valid = torch.ones(1, obs + TARGETS, dtype=bool)
-    attend = may_attend(valid, obs)
+    bias = reading_bias(valid, obs, torch.float32)
     blocks = [SetAttention(WIDTH, 2, 4) for _ in range(layers)]
 
     def run(x):
         for block in blocks:
-            x = x + block(x, x, attend, None, None)
+            x = x + block(x, 0, bias, None)
         return x
 
     jac = jacobian(run, torch.randn(1, obs + TARGETS, WIDTH))[0, :, :, 0]  # (set, c, set, c)
@@ -94,12 +94,12 @@ def test_targets_read_each_other_where_nothing_is_known():
 @given(seeds, st.floats(-50, 50))
 def test_turned_queries_and_keys_read_differences_of_time_only(seed, shift):
     rng = torch.Generator().manual_seed(seed)
-    query, key = torch.randn(2, 1, 1, 5, 8, generator=rng, dtype=torch.float64)
+    query, key = torch.randn(2, 1, 5, 1, 8, generator=rng, dtype=torch.float64)
     time = torch.rand(1, 5, generator=rng, dtype=torch.float64) * 20
 
     def product(time):
         turn = turns(time, 4)
-        return rotate(query, turn) @ rotate(key, turn).mT
+        return rotate(query, turn)[:, :, 0] @ rotate(key, turn)[:, :, 0].mT
 
     torch.testing.assert_close(product(time), product(time + shift), atol=1e-9, rtol=1e-9)
 
@@ -155,7 +155,7 @@ def test_padding_changes_nothing(variant, seed):
 def test_the_paper_s_network_has_the_paper_s_size():
     config = PRESETS["paper"].model
     with torch.device("meta"):
-        net = RowNetwork(config, Layout(dims=2, partial=False), levels=5)
+        net = RowNetwork(config, Layout(dims=2, partial=False))
     assert sum(p.numel() for p in net.parameters()) == 83_924_994
 
 
@@ -163,7 +163,7 @@ def test_an_untrained_network_is_linear_interpolation():
     series = some_series(8, some_data=True)
     config, layout = ModelConfig(**SMALL), Layout(series.dims, partial=True)
     made = question(series, config, layout)
-    net = RowNetwork(config, layout, levels=5).double()
+    net = RowNetwork(config, layout).double()
     torch.testing.assert_close(net(made).mean, made.base)
 
 

@@ -9,17 +9,66 @@ from nrtsi.config import ScheduleConfig, schedule_for
 from nrtsi.errors import InputError
 from nrtsi.schedule.gaps import gaps, level_of
 from nrtsi.schedule.plan import plan
+from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
 from tests.strategies import seeds, some_series
 
 configs = st.builds(
     ScheduleConfig,
-    max_level=st.integers(2, 5),
-    order=st.sampled_from(["widest", "smallest", "all"]),
+    max_level=st.sampled_from([2, 3, 5, "auto"]),
+    order=st.sampled_from(["widest", "midpoints", "smallest", "all"]),
     band=st.sampled_from([0.0, 1.0, 3.5]),
     one_by_one_above=st.sampled_from([None, 1.0, 4.0]),
     one_by_one_in=st.sampled_from(["series", "hole"]),
 )
+
+
+def plain_plan(time, missing, dims, config):
+    """The plan of one series, row by row: what the arrays must come to."""
+    missing = missing.copy()
+    while missing.any():
+        left = np.flatnonzero(missing).tolist()
+        most = missing.max()
+        chosen = left if config.order == "all" else [i for i in left if missing[i] == most]
+        sources = [i for i, m in enumerate(missing) if m < dims and i not in chosen]
+        gap = {i: min((abs(time[i] - time[j]) for j in sources), default=np.inf) for i in chosen}
+        if config.order != "all" and most == dims:
+            groups = runs(chosen) if config.order == "midpoints" else [chosen]
+            chosen = sorted(i for group in groups for i in plain_take(group, gap, config))
+        missing[chosen] = 0
+        yield chosen, [plain_level(gap[i], config) for i in chosen]
+
+
+def plain_take(group, gap, config):
+    within = [gap[i] for i in group if gap[i] <= config.reach + SAME]
+    best = max(within, default=min(gap[i] for i in group))
+    if config.order == "smallest":
+        best = min(gap[i] for i in group)
+    elif config.one_by_one_above is not None and best > config.one_by_one_above:
+        parts = [group] if config.one_by_one_in == "series" else runs(group)
+        widest = [[i for i in part if best - SAME <= gap[i] <= best + SAME] for part in parts]
+        return [part[0] for part in widest if part]
+    level = plain_level(best, config)
+    same = [i for i in group if plain_level(gap[i], config) == level]
+    if config.order == "smallest":
+        return [i for i in same if gap[i] <= best + config.band + SAME]
+    near = [i for i in same if gap[i] > best - config.band or gap[i] >= best - SAME]
+    return [i for i in near if gap[i] <= best + SAME]
+
+
+def plain_level(gap, config):
+    return next((k for k in range(config.coarsest) if gap - SAME <= 2.0**k), config.coarsest)
+
+
+def runs(rows):
+    """Rows that follow each other without a break."""
+    parts = []
+    for row in rows:
+        if parts and parts[-1][-1] == row - 1:
+            parts[-1].append(row)
+        else:
+            parts.append([row])
+    return parts
 
 
 @given(seeds, configs)
@@ -42,6 +91,43 @@ def test_planning_together_is_planning_one_by_one(seed, config):
     for i in range(series.series):
         alone = plan(series.select(np.array([i])), config)
         assert together[i] == [(s.rows.tolist(), s.level.tolist()) for s in alone]
+
+
+@given(seeds, configs)
+def test_the_plan_is_the_one_made_by_plain_loops(seed, config):
+    series = some_series(seed)
+    for i in range(series.series):
+        alone = series.select(np.array([i]))
+        expected = list(plain_plan(alone.time, (~alone.observed).sum(axis=1), alone.dims, config))
+        got = [(s.rows.tolist(), s.level.tolist()) for s in plan(alone, config)]
+        assert got == expected
+
+
+@given(seeds)
+def test_midpoints_take_as_many_passes_as_the_longest_hole_halves(seed):
+    rng = np.random.default_rng(seed)
+    missing = rng.random(rng.integers(3, 200)) < rng.random()
+    missing[[0, -1]] = False
+    value = np.where(missing, np.nan, 0.0)[None, :, None]
+    holes = [len(run) for run in "".join("x" if m else " " for m in missing).split()]
+    config = ScheduleConfig(order="midpoints", max_level="auto")
+    steps = list(plan(SeriesSet.stack(value), config))
+    assert len(steps) == max([int(np.log2(hole + 1)) for hole in holes], default=0)
+
+
+@given(seeds)
+def test_every_hole_gives_its_middle_at_once(seed):
+    series = some_series(seed, regular=True, whole=True, some_data=True)
+    known = series.observed[:, 0].copy()
+    for step in plan(series, ScheduleConfig(order="midpoints", max_level="auto")):
+        left = np.flatnonzero(~known)
+        hole = np.cumsum(known)
+        assert set(hole[left]) == set(hole[step.rows])
+        gap = gaps(series.time, known, series.start, left)
+        for each in np.unique(hole[left]):
+            widest = gap[hole[left] == each].max()
+            assert (step.gap[hole[step.rows] == each] == widest).all()
+        known[step.rows] = True
 
 
 @given(seeds, st.integers(0, 5))
@@ -150,6 +236,13 @@ def test_all_at_once_is_one_step_and_smallest_first_starts_beside_the_data():
     assert [s.rows.size for s in plan(series, ScheduleConfig(order="all"))] == [8]
     smallest = [s.rows.tolist() for s in plan(series, ScheduleConfig(order="smallest"))]
     assert smallest == [[row] for row in range(1, 9)]
+
+
+def test_as_far_as_the_widest_gap_nothing_waits():
+    value = np.full((1, 102, 1), np.nan)
+    value[0, [0, 101]] = 0.0
+    first = next(plan(SeriesSet.stack(value), ScheduleConfig(max_level="auto")))
+    assert (first.rows.tolist(), first.level.tolist()) == ([50, 51], [6, 6])
 
 
 def test_beyond_the_reach_the_nearest_go_first():

@@ -13,11 +13,12 @@ def some_rows(seed):
     start = np.concatenate([[0], np.cumsum(rng.integers(1, 60, rng.integers(1, 5)))])
     kind = rng.choice(3, size=start[-1], p=rng.dirichlet([1, 1, 1]))
     kind[rng.integers(start[-1])] = 1
-    return np.flatnonzero(kind == 0), np.flatnonzero(kind == 1), start
+    targets = np.flatnonzero(kind == 1)
+    return np.flatnonzero(kind == 0), targets, rng.integers(0, 3, targets.size), start
 
 
 def unpadded(parts, cells=2**12):
-    for padded in parts.batches(cells):
+    for padded in parts.batches(cells, np.square):
         for i in range(padded.known.shape[0]):
             known = padded.known[i][padded.known_valid[i]]
             yield known, padded.target[i][padded.target_valid[i]]
@@ -25,15 +26,27 @@ def unpadded(parts, cells=2**12):
 
 @given(seeds, st.sampled_from([2, 4, 7, 8, 16, None]))
 def test_every_target_is_owned_by_exactly_one_window(seed, size):
-    sources, targets, start = some_rows(seed)
-    owned = [row for _, own in unpadded(windows(sources, targets, start, size)) for row in own]
+    sources, targets, level, start = some_rows(seed)
+    owned = [
+        row for _, own in unpadded(windows(sources, targets, level, start, size)) for row in own
+    ]
     assert sorted(owned) == targets.tolist()
 
 
 @given(seeds, st.sampled_from([4, 8, 16, None]))
+def test_targets_of_different_levels_share_no_window(seed, size):
+    sources, targets, level, start = some_rows(seed)
+    parts = windows(sources, targets, level, start, size)
+    of = dict(zip(targets.tolist(), level.tolist(), strict=True))
+    for padded in parts.batches(2**12, np.square):
+        for own, valid, here in zip(padded.target, padded.target_valid, padded.level, strict=True):
+            assert {of[row] for row in own[valid]} == {here}
+
+
+@given(seeds, st.sampled_from([4, 8, 16, None]))
 def test_a_window_stays_inside_its_series_and_its_size(seed, size):
-    sources, targets, start = some_rows(seed)
-    for known, own in unpadded(windows(sources, targets, start, size)):
+    sources, targets, level, start = some_rows(seed)
+    for known, own in unpadded(windows(sources, targets, level, start, size)):
         series = np.searchsorted(start, np.concatenate([known, own]), side="right")
         assert np.unique(series).size == 1
         there = sources[(sources >= start[series[0] - 1]) & (sources < start[series[0]])]
@@ -44,8 +57,8 @@ def test_a_window_stays_inside_its_series_and_its_size(seed, size):
 
 @given(seeds, st.sampled_from([4, 8, 16]))
 def test_a_target_reads_a_quarter_of_a_window_on_each_side_where_there_is_as_much(seed, size):
-    sources, targets, start = some_rows(seed)
-    for known, own in unpadded(windows(sources, targets, start, size)):
+    sources, targets, level, start = some_rows(seed)
+    for known, own in unpadded(windows(sources, targets, level, start, size)):
         low = start[np.searchsorted(start, own[0], side="right") - 1]
         high = start[np.searchsorted(start, own[0], side="right")]
         there = sources[(sources >= low) & (sources < high)]
@@ -58,7 +71,7 @@ def test_a_target_reads_a_quarter_of_a_window_on_each_side_where_there_is_as_muc
 @given(seeds, st.integers(1, 5000))
 def test_a_batch_is_bounded_and_batches_change_no_window(seed, cells):
     parts = windows(*some_rows(seed), 8)
-    for padded in parts.batches(cells):
+    for padded in parts.batches(cells, np.square):
         count, known = padded.known.shape
         assert count == 1 or count * (known + padded.target.shape[1]) ** 2 <= 4 * cells
 

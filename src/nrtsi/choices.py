@@ -19,8 +19,10 @@ from nrtsi.errors import InputError
 from nrtsi.frames import Clock, duration
 from nrtsi.missing import Hiding, rows_fail_together
 from nrtsi.model.tokens import Layout
+from nrtsi.schedule.gaps import level_of
 from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
+from nrtsi.training.batches import SEGMENT, stretch_for
 from nrtsi.training.curriculum import Budget, Course
 
 __all__ = ["budget_of", "choose_setting", "course_of", "device_of"]
@@ -64,18 +66,21 @@ def course_of(
     partial = setting == "partial" or bool(series.partly.any())
     # The paper: one network is enough where rows are partly observed.
     levels = {"per_level": preset.model.per_level and not partial}
-    schedule = schedule_for(setting, regular=_on_grid(series), max_level=words["max_level"])
+    usual = schedule_for(setting, regular=_on_grid(series), max_level=words["max_level"])
+    schedule = _changed(ScheduleConfig, usual.model_dump(), words["schedule"])
     periods = () if name == "paper" else _cycles(clock, series)
+    stretch = SEGMENT if schedule.max_level is not None else stretch_for(series)
     train = _changed(TrainConfig, preset.train.model_dump(), words["train"])
     course = Course(
         model=_changed(ModelConfig, preset.model.model_dump() | levels, words["model"]),
-        layout=Layout(series.dims, partial, periods),
-        schedule=_changed(ScheduleConfig, schedule.model_dump(), words["schedule"]),
+        layout=Layout(series.dims, partial, periods, _levels(schedule, series, stretch)),
+        schedule=schedule,
         train=train,
         hiding=Hiding.choose(words["hide"], series, whole_rows=not partial, rates=train.hidden),
         budget=budget,
         seed=_seed(words["seed"]),
         device=device_of(words["device"]),
+        stretch=stretch,
     )
     return course, setting, name
 
@@ -90,6 +95,14 @@ def device_of(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here; use 'auto' or 'cpu'") from error
     return device
+
+
+def _levels(schedule: ScheduleConfig, series: SeriesSet, stretch: int) -> int:
+    """How many levels there are to learn: no gap is wider than half of what is hidden together."""
+    if schedule.max_level is not None:
+        return schedule.max_level + 1
+    longest = min(stretch, int(series.length.max(initial=2)))
+    return 1 + int(level_of(np.array(longest / 2), max_level=schedule.coarsest))
 
 
 def _changed(kind: type[Any], fields: dict[str, Any], changes: Mapping[str, Any] | None) -> Any:

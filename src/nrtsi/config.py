@@ -1,9 +1,11 @@
 """Settings of the network, the order of imputation and training, and the named presets."""
 
+import math
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -31,6 +33,11 @@ SETTINGS = ("auto", "regular", "irregular", "stochastic", "partial", "all", "sma
 
 
 Share = Annotated[float, Field(gt=0, lt=1)]
+
+COARSEST = 60
+"""No gap that a float can tell from its neighbours is wider than this level reaches."""
+
+Level = Annotated[int, Field(ge=0, le=COARSEST)]
 
 
 class _Config(BaseModel):
@@ -99,11 +106,13 @@ class ModelConfig(_Config):
 class ScheduleConfig(_Config):
     """Order of imputation."""
 
-    max_level: Annotated[int, Field(ge=0, le=60)] = 4
-    """Coarsest level (L); it reaches gaps of `2**max_level` units."""
+    max_level: Annotated[Level | None, BeforeValidator(lambda v: None if v == "auto" else v)] = 4
+    """Coarsest level (L), which reaches gaps of `2**max_level` units; wider ones wait until data
+    come near. None or "auto": as coarse as the widest gap."""
 
-    order: Literal["widest", "smallest", "all"] = "widest"
-    """Widest gap first; the other two are the paper's ablations."""
+    order: Literal["widest", "midpoints", "smallest", "all"] = "widest"
+    """Widest gap of a series first, as in the paper; or every hole its middle at once, which
+    takes fewer passes; the other two are the paper's ablations."""
 
     band: NonNegativeFloat = 0.0
     """Gaps this close to the widest, and of its level, go together (Δ); 0 on a regular grid."""
@@ -114,9 +123,19 @@ class ScheduleConfig(_Config):
     one_by_one_in: Literal["series", "hole"] = "series"
     """One point a series, as in the paper, or one of every hole (rows between two known ones)."""
 
+    @property
+    def coarsest(self) -> int:
+        """The coarsest level there can be."""
+        return COARSEST if self.max_level is None else self.max_level
+
+    @property
+    def reach(self) -> float:
+        """The widest gap that does not wait."""
+        return math.inf if self.max_level is None else 2.0**self.max_level
+
     @model_validator(mode="after")
     def _threshold_within_reach(self) -> "ScheduleConfig":
-        if self.one_by_one_above is not None and self.one_by_one_above > 2**self.max_level:
+        if self.one_by_one_above is not None and self.one_by_one_above > self.reach:
             raise ValueError(
                 f"one_by_one_above must not exceed 2**max_level, "
                 f"got {self.one_by_one_above:g} and max_level={self.max_level}"
@@ -146,7 +165,11 @@ class TrainConfig(_Config):
     """Training stops early at this plateau."""
 
     batch: PositiveInt = 128
-    """Windows in a step of the optimizer."""
+    """Windows in a step of the optimizer, for each process that trains."""
+
+    compile: bool | None = None
+    """Compile the network, which takes minutes and can make steps faster; None: in a training of
+    an hour or more, where it does."""
 
     validate_every: PositiveInt = 50
     """Steps from one validation, and one checkpoint, to the next."""
@@ -228,7 +251,9 @@ def preset_for(name: str | None, budget: float | None) -> str:
     return name
 
 
-def schedule_for(setting: str, *, regular: bool, max_level: int = 4) -> ScheduleConfig:
+def schedule_for(
+    setting: str, *, regular: bool, max_level: int | str | None = 4
+) -> ScheduleConfig:
     """The order of imputation that a setting means, on a regular grid or off it."""
     if setting not in SETTINGS:
         raise InputError(f"setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
@@ -236,9 +261,10 @@ def schedule_for(setting: str, *, regular: bool, max_level: int = 4) -> Schedule
     fields: dict[str, Any] = {"max_level": max_level, "band": 0.0 if on_grid else 1.0}
     if setting in ("all", "smallest"):
         fields["order"] = setting
-    if setting == "stochastic":
-        fields["one_by_one_above"] = min(4.0, 2.0**max_level)
-    return validated(ScheduleConfig, fields)
+    schedule = validated(ScheduleConfig, fields)
+    if setting != "stochastic":
+        return schedule
+    return validated(ScheduleConfig, fields | {"one_by_one_above": min(4.0, schedule.reach)})
 
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)

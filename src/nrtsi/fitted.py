@@ -43,6 +43,10 @@ class Fitted:
     version: str = __version__
     """Of the library that fitted it."""
 
+    def within(self, memory: int) -> "Fitted":
+        """The same, taking so many bytes for its work."""
+        return replace(self, engine=replace(self.engine, memory=memory))
+
     def fill(
         self, series: SeriesSet, listener: Listener | None = None
     ) -> Float[np.ndarray, "row dim"]:
@@ -104,7 +108,7 @@ class Fitted:
             "preset": self.preset,
             "setting": self.setting,
             "steps": self.steps,
-            "levels": engine.schedule.max_level + 1,
+            "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
             "model": engine.model.model_dump(),
             "schedule": engine.schedule.model_dump(),
@@ -134,7 +138,7 @@ class Fitted:
         layout = Layout.from_dict(record["layout"])
         unique = []
         for index in range(max(record["networks"]) + 1):
-            network = RowNetwork(model, layout, schedule.max_level + 1)
+            network = RowNetwork(model, layout)
             network.load_state_dict(under(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]

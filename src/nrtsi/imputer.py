@@ -19,6 +19,7 @@ from nrtsi.frames import Clock, Columns, Panel, fitted_columns_must_match, read
 from nrtsi.inference import Engine, part_of
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
+from nrtsi.sizes import bytes_of
 from nrtsi.training import checkpoint as model_file
 from nrtsi.training.curriculum import Course, train
 
@@ -46,6 +47,8 @@ class NRTSI(Imputer):
         schedule: Fields of `ScheduleConfig` to set otherwise than the setting does.
         train: Fields of `TrainConfig` to set otherwise than the preset does.
         device: "cpu", "cuda", …, or "auto" for a GPU where there is one.
+        memory: What imputing may take beside the data, as "512MB", "1GiB" or bytes; it decides
+            how many series and windows are worked on at once, and changes no result.
         time: Column of times; guessed without it (a datetime index, a column called `time`, …).
         id: Column that tells series apart, in a long table.
         columns: Columns to impute; all numeric ones without it.
@@ -81,6 +84,7 @@ class NRTSI(Imputer):
         schedule: Mapping[str, Any] | None = None,
         train: Mapping[str, Any] | None = None,
         device: str = "auto",
+        memory: str | float = "1GiB",
         time: str | None = None,
         id: str | None = None,
         columns: Sequence[str] | None = None,
@@ -99,6 +103,7 @@ class NRTSI(Imputer):
         self.schedule = schedule
         self.train = train
         self.device = device
+        self.memory = memory
 
     def fit(
         self,
@@ -209,7 +214,7 @@ class NRTSI(Imputer):
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""
-        return self.fitted_.fill(series, listener)
+        return self.fitted_.within(bytes_of(self.memory)).fill(series, listener)
 
     def _filler(self, listener: Listener | None) -> Fill:
         return lambda series: self.fill_series(series, listener)
@@ -296,9 +301,11 @@ class NRTSI(Imputer):
         if draws < 1:
             raise InputError(f"draws must be at least 1, got {draws}")
 
+        fitted = self.fitted_.within(bytes_of(self.memory))
+
         def drawn(draw: int) -> Fill:
             told = part_of(listener, draw / draws, 1 / draws)
-            return lambda series: self.fitted_.draw(series, self.seed, draw, told)
+            return lambda series: fitted.draw(series, self.seed, draw, told)
 
         return [self.values(panel, asked, drawn(draw)) for draw in range(draws)]
 
@@ -382,7 +389,7 @@ def _identity(course: Course, series: SeriesSet, held: SeriesSet | None) -> str:
     settings = [
         course.model.model_dump(),
         course.schedule.model_dump(),
-        course.train.model_dump(),
+        course.train.model_dump(exclude={"batch", "compile"}),
         course.layout.to_dict(),
         course.hiding.kinds,
         course.budget.seconds,

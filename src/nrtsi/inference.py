@@ -7,21 +7,21 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from nrtsi.ahead import ahead
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
 from nrtsi.model.attention import may_attend
 from nrtsi.model.rows import RowNetwork
-from nrtsi.model.tokens import Layout, Tokens, tokens
+from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded, windows
 
 __all__ = ["Engine", "Reading", "noise", "part_of"]
 
-# Attention weights, and rows, worked on at once: what bounds memory, whatever the data.
-WEIGHTS = 2**20
-ROWS = 2**20
+# Bytes of the windows asked at once, at most: beyond it there is nothing to gain.
+ENOUGH = 2**25
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,12 @@ class Engine:
     layout: Layout
     schedule: ScheduleConfig
 
+    memory: int = 2**30
+    """Bytes that the work may take beside the data; a series is never divided for it."""
+
     def one_by_one(self, above: float) -> "Engine":
         """The same, with gaps wider than `above` taken one point of each hole at a time."""
-        above = min(above, 2.0**self.schedule.max_level)
+        above = min(above, self.schedule.reach)
         change = {"one_by_one_above": above, "one_by_one_in": "hole"}
         return replace(self, schedule=self.schedule.model_copy(update=change))
 
@@ -61,7 +64,7 @@ class Engine:
     ) -> Float[np.ndarray, "row dim"]:
         """Every value of `series`, known or imputed: the mean, or the draw that noise makes."""
         values, done = [], 0
-        for batch in series.batches(ROWS):
+        for batch in series.batches(self.memory // _row_bytes(series.dims)):
             own = None if draw is None else draw[done : done + batch.rows]
             share = (done / series.rows, batch.rows / series.rows)
             values.append(self._fill(batch, own, part_of(listener, *share)))
@@ -107,7 +110,8 @@ class Engine:
     ) -> list[tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target dim"]]]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
         answers = []
-        for network, padded, asked in self._questions(state, step):
+        # The next windows are gathered while the network works on these.
+        for network, padded, asked in ahead(self._questions(state, step)):
             with torch.inference_mode():
                 prediction = network(asked.each(lambda t: t.to(network.device)))  # noqa: B023
             if draw is None:
@@ -122,16 +126,22 @@ class Engine:
     def _questions(
         self, state: SeriesSet, step: Step
     ) -> Iterator[tuple[RowNetwork, Padded, Tokens]]:
-        gap, level = np.zeros(state.rows), np.zeros(state.rows, dtype=np.int64)
-        gap[step.rows], level[step.rows] = step.gap, step.level
+        scene = Scene.of(state, step.rows, step.gap, self.layout)
         sources = np.flatnonzero(step.sources)
+        parts = windows(sources, step.rows, step.level, state.start, self.model.window)
+        served = np.minimum(parts.level, len(self.networks) - 1)
+        most = min(self.memory // 2, ENOUGH)  # two batches are there at once
         for index, network in enumerate(self.networks):
-            rows = step.rows if len(self.networks) == 1 else step.rows[step.level == index]
-            if rows.size:
-                parts = windows(sources, rows, state.start, self.model.window)
-                for padded in parts.batches(WEIGHTS):
-                    asked = tokens(state, padded, gap, level, self.layout, self.model)
-                    yield network, padded, asked
+            own = np.flatnonzero(served == index)
+            for padded in parts.batches(most, self._window_bytes, own):
+                yield network, padded, tokens(scene, padded, self.layout, self.model)
+
+    def _window_bytes(self, size: Int[np.ndarray, " window"]) -> Int[np.ndarray, " window"]:
+        """About what a window of so many tokens takes, gathered and inside the network."""
+        model = self.model
+        inside = 6 * model.width + 2 * model.feed_forward + 8 * model.heads * model.head_size
+        gathered = 4 * self.layout.channels(model) + 24 * self.layout.dims
+        return size * 4 * (inside + gathered) + 12 * size**2
 
 
 def _reading(
@@ -143,6 +153,11 @@ def _reading(
     may = may_attend(asked.valid, asked.obs)[window, asked.obs + target].numpy()
     rows = np.concatenate([padded.known[window], padded.target[window]])
     return Reading(rows[may], weight[..., may])
+
+
+def _row_bytes(dims: int) -> int:
+    """About what a row takes while its series are planned and filled."""
+    return 64 + 40 * dims
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:

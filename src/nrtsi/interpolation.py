@@ -1,34 +1,52 @@
 """Linear interpolation on sets: the baseline, and what networks predict the residual to."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.series import SeriesSet
 
-__all__ = ["around", "between", "interpolate", "neighbours"]
+__all__ = ["Known", "between", "interpolate", "neighbours"]
 
 
-def around(
-    known: Bool[np.ndarray, "row dim"],
-    start: Int[np.ndarray, " bound"],
-    rows: Int[np.ndarray, " asked"],
-) -> tuple[Int[np.ndarray, "asked dim"], Int[np.ndarray, "asked dim"]]:
-    """Rows of the nearest known cell strictly before and strictly after each asked row.
+@dataclass(frozen=True)
+class Known:
+    """Where each channel is known: found once, and then asked about row after row."""
 
-    Every channel has neighbours of its own, always of the same series; -1 where there is none.
-    """
-    begin = start[np.searchsorted(start, rows, side="right") - 1]
-    end = start[np.searchsorted(start, rows, side="right")]
-    left = np.full((rows.size, known.shape[1]), -1)
-    right = left.copy()
-    for channel in range(known.shape[1]):
-        cells = np.flatnonzero(known[:, channel])
-        padded = np.concatenate([[-1], cells, [known.shape[0]]])
-        before = padded[np.searchsorted(cells, rows, side="left")]
-        after = padded[np.searchsorted(cells, rows, side="right") + 1]
-        left[:, channel] = np.where(before >= begin, before, -1)
-        right[:, channel] = np.where(after < end, after, -1)
-    return left, right
+    observed: Bool[np.ndarray, "row dim"]
+    start: Int[np.ndarray, " bound"]
+
+    cells: tuple[Int[np.ndarray, " _"], ...]
+    """Rows in which each channel is known, between a -1 and the number of rows."""
+
+    @classmethod
+    def of(
+        cls, observed: Bool[np.ndarray, "row dim"], start: Int[np.ndarray, " bound"]
+    ) -> "Known":
+        """Looks through all rows of all channels."""
+        ends = [-1], [observed.shape[0]]
+        cells = (np.flatnonzero(channel) for channel in observed.T)
+        return cls(observed, start, tuple(np.concatenate([ends[0], c, ends[1]]) for c in cells))
+
+    def around(
+        self, rows: Int[np.ndarray, " asked"]
+    ) -> tuple[Int[np.ndarray, "asked dim"], Int[np.ndarray, "asked dim"]]:
+        """Rows of the nearest known cell strictly before and strictly after each asked row.
+
+        Every channel has neighbours of its own, always of the same series; -1 where there is none.
+        """
+        series = np.searchsorted(self.start, rows, side="right")
+        begin, end = self.start[series - 1], self.start[series]
+        left = np.empty((rows.size, len(self.cells)), dtype=np.int64)
+        right = np.empty_like(left)
+        for channel, cells in enumerate(self.cells):
+            place = np.searchsorted(cells, rows)
+            before = cells[place - 1]
+            after = cells[place + self.observed[rows, channel]]
+            left[:, channel] = np.where(before >= begin, before, -1)
+            right[:, channel] = np.where(after < end, after, -1)
+        return left, right
 
 
 def neighbours(
@@ -42,7 +60,7 @@ def neighbours(
     (array([0, 0, 2]), array([0, 2, 2]))
     """
     rows = np.arange(series.rows)
-    left, right = around(series.observed, series.start, rows)
+    left, right = Known.of(series.observed, series.start).around(rows)
     own = np.broadcast_to(rows[:, None], left.shape)
     return np.where(series.observed, own, left), np.where(series.observed, own, right)
 

@@ -132,6 +132,9 @@ class SeriesSet:
 
     def batches(self, rows: int) -> Iterator["SeriesSet"]:
         """Groups of consecutive series, each of at most `rows` rows where its series allow it."""
+        if 0 < self.rows <= rows:
+            yield self
+            return
         first = 0
         while first < self.series:
             fits = int(np.searchsorted(self.start, self.start[first] + rows, side="right")) - 1

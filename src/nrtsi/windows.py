@@ -1,12 +1,16 @@
 """Windows over the known rows: which of them each target reads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 __all__ = ["Padded", "Windows", "windows"]
+
+Cost: TypeAlias = Callable[[Int[np.ndarray, " window"]], Int[np.ndarray, " window"]]
+"""What windows of so many tokens cost, in whatever is scarce; more tokens cost more."""
 
 # Known rows of the widest window: memory grows with the square of it.
 WHOLE = 2048
@@ -20,6 +24,7 @@ class Padded:
     known_valid: Bool[np.ndarray, "window obs"]
     target: Int[np.ndarray, "window target"]
     target_valid: Bool[np.ndarray, "window target"]
+    level: Int[np.ndarray, " window"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,9 @@ class Windows:
 
     targets: Int[np.ndarray, " target"]
     """All target rows, those of a window together."""
+
+    level: Int[np.ndarray, " window"]
+    """Level of a window's targets, which is the same for all of them."""
 
     first_source: Int[np.ndarray, " window"]
     source_count: Int[np.ndarray, " window"]
@@ -50,35 +58,47 @@ class Windows:
         target, target_valid = _pad(
             self.targets, self.first_target[chosen], self.target_count[chosen]
         )
-        return Padded(known, known_valid, target, target_valid)
+        return Padded(known, known_valid, target, target_valid, self.level[chosen])
 
-    def batches(self, cells: int) -> Iterator[Padded]:
-        """All windows, alike ones together, in batches of at most `cells` attention weights."""
+    def batches(
+        self, most: int, cost: Cost, chosen: Int[np.ndarray, " window"] | None = None
+    ) -> Iterator[Padded]:
+        """The chosen windows, or all, in batches that cost `most` or are of one window.
+
+        Windows of like sizes go together; a batch costs what its largest window costs, times
+        their number.
+        """
         size = self.source_count + self.target_count
-        order = np.lexsort([self.target_count, size])
+        chosen = np.arange(self.count) if chosen is None else chosen
+        order = chosen[np.lexsort([self.target_count[chosen], size[chosen]])]
+        each = cost(size[order])
         done = 0
         while done < order.size:
-            # Sizes ascend, so the last window of a batch is its widest.
-            cost = size[order[done:]] ** 2 * np.arange(1, order.size - done + 1)
-            fits = max(1, int(np.searchsorted(cost, cells, side="right")))
-            yield self.pad(order[done : done + fits])
-            done += fits
+            # Costs ascend, so no batch has more windows than its first allows.
+            here = each[done : done + max(1, most // each[done])]
+            fits = np.searchsorted(here * np.arange(1, here.size + 1), most, side="right")
+            yield self.pad(order[done : done + max(1, int(fits))])
+            done += max(1, int(fits))
 
 
 def windows(
     sources: Int[np.ndarray, " known"],
     targets: Int[np.ndarray, " target"],
+    level: Int[np.ndarray, " target"],
     start: Int[np.ndarray, " bound"],
     size: int | None,
 ) -> Windows:
     """Divides `targets` among windows of `size` known rows that overlap by half.
 
     A target belongs to the window in whose central half it lies, so that it has known rows on both
-    sides wherever the series has them. No window owns more targets than half of `size`: a crowd
-    is divided, neighbours in time together. With `size=None` a series is one window, unless it is
-    longer than attention over all of it can be.
+    sides wherever the series has them. Targets of different levels share no window, since its
+    times are measured in gaps. No window owns more targets than half of `size`: a crowd is
+    divided, neighbours in time together. With `size=None` a series is one window for each level,
+    unless it is longer than attention over all of it can be.
     """
     size = WHOLE if size is None else size
+    by_level = np.argsort(level, kind="stable")
+    targets, level = targets[by_level], level[by_level]
     series = np.searchsorted(start, targets, side="right") - 1
     bound = np.searchsorted(sources, start)
     count = np.diff(bound)[series]  # known rows of the target's series
@@ -87,13 +107,14 @@ def windows(
     index = np.minimum((place - size // 4).clip(min=0) // half, _last(count, size, half))
     begin = np.minimum(index * half, (count - size).clip(min=0))
     length = np.minimum(count, size)
-    new = np.concatenate([[True], (np.diff(series) > 0) | (np.diff(index) > 0)])
+    new = np.concatenate([[True], (np.diff([level, series, index]) != 0).any(axis=0)])
     rank = _rank(new)
     new |= rank % half == 0
     first = np.flatnonzero(new)
     return Windows(
         sources=sources,
         targets=targets,
+        level=level[first],
         first_source=(bound[series] + begin)[first],
         source_count=length[first],
         first_target=first,

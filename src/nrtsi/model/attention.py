@@ -3,9 +3,9 @@
 import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
-__all__ = ["SetAttention", "may_attend", "rotate", "turns"]
+__all__ = ["SetAttention", "may_attend", "reading_bias", "rotate", "turns"]
 
 # Periods of the rotary angles, in gaps: from neighbours in time to the reach of a wide window.
 SHORTEST, LONGEST = 2.5, 400.0
@@ -24,21 +24,31 @@ def may_attend(valid: Bool[Tensor, "window set"], obs: int) -> Bool[Tensor, "win
     return attend | torch.eye(size, dtype=torch.bool, device=valid.device)
 
 
-def turns(time: Float[Tensor, "window set"], pairs: int) -> Complex[Tensor, "window 1 set pairs"]:
+def reading_bias(
+    valid: Bool[Tensor, "window set"], obs: int, dtype: torch.dtype
+) -> Float[Tensor, "window 1 set set"]:
+    """`may_attend` as what is added to likenesses: made once, where each block would make it."""
+    never = torch.zeros((), dtype=dtype, device=valid.device), -torch.inf
+    return torch.where(may_attend(valid, obs), *never).unsqueeze(1)
+
+
+def turns(time: Float[Tensor, "window set"], pairs: int) -> Complex[Tensor, "window set 1 pairs"]:
     """The turns that `rotate` gives pairs of channels at each time, as complex numbers."""
     step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
     period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
-    angle = 2 * torch.pi * time[:, None, :, None] / period
-    return torch.polar(torch.ones_like(angle), angle)
+    angle = 2 * torch.pi * time[:, :, None, None] / period
+    # Not torch.polar, which is slower than the two it is made of.
+    return torch.complex(angle.cos(), angle.sin())
 
 
 def rotate(
-    channels: Float[Tensor, "window head set size"], turn: Complex[Tensor, "window 1 set pairs"]
-) -> Float[Tensor, "window head set size"]:
+    channels: Float[Tensor, "window set head size"], turn: Complex[Tensor, "window set 1 pairs"]
+) -> Float[Tensor, "window set head size"]:
     """Turns pairs of channels by angles proportional to time.
 
     The product of a query and a key turned so depends on the difference of their times only.
     """
+    channels = channels.to(turn.real.dtype)  # which autocast may have lowered
     pairs = turn.shape[-1]  # in words, since a set may be empty
     paired = torch.view_as_complex(channels.reshape(*channels.shape[:-1], pairs, 2))
     return torch.view_as_real(paired * turn).flatten(-2)
@@ -63,49 +73,52 @@ class SetAttention(nn.Module):
 
     def forward(
         self,
-        asking: Float[Tensor, "window asking width"],
-        asked: Float[Tensor, "window asked width"],
-        attend: Bool[Tensor, "window asking asked"],
-        turn: Complex[Tensor, "window 1 asking pairs"] | None,
-        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
+        tokens: Float[Tensor, "window set width"],
+        first: int,
+        bias: Float[Tensor, "window 1 asking set"],
+        turn: Complex[Tensor, "window set 1 pairs"] | None,
     ) -> Float[Tensor, "window asking width"]:
-        """Mixes each asking token with the asked ones that `attend` lets it read.
+        """Mixes the tokens from `first` on with those that `bias` lets them read.
 
         With the `turns` of their times, attention reads differences of time as well.
         """
-        query, key = self._compared(asking, asked, turn, asked_turn)
-        value = self._by_head(self.value, asked)
-        mixed = scaled_dot_product_attention(query, key, value, attend.unsqueeze(1))
+        query, key, value = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
+        mixed = scaled_dot_product_attention(query, key, value, bias)
         return self.out(mixed.transpose(1, 2).flatten(-2))
 
     def weights(
         self,
-        asking: Float[Tensor, "window asking width"],
-        asked: Float[Tensor, "window asked width"],
-        attend: Bool[Tensor, "window asking asked"],
-        turn: Complex[Tensor, "window 1 asking pairs"] | None,
-        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
-    ) -> Float[Tensor, "window head asking asked"]:
-        """How much `forward` takes of each asked token, which sums to 1 over them."""
-        query, key = self._compared(asking, asked, turn, asked_turn)
-        likeness = query @ key.mT / query.shape[-1] ** 0.5
-        return likeness.masked_fill(~attend.unsqueeze(1), -torch.inf).softmax(-1)
+        tokens: Float[Tensor, "window set width"],
+        first: int,
+        bias: Float[Tensor, "window 1 asking set"],
+        turn: Complex[Tensor, "window set 1 pairs"] | None,
+    ) -> Float[Tensor, "window head asking set"]:
+        """How much `forward` takes of each token, which sums to 1 over them."""
+        query, key, _ = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
+        return (query @ key.mT / query.shape[-1] ** 0.5 + bias).softmax(-1)
 
-    def _compared(
+    def _project(
         self,
-        asking: Float[Tensor, "window asking width"],
-        asked: Float[Tensor, "window asked width"],
-        turn: Complex[Tensor, "window 1 asking pairs"] | None,
-        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
-    ) -> tuple[
-        Float[Tensor, "window head asking head_size"], Float[Tensor, "window head asked head_size"]
-    ]:
-        query, key = self._by_head(self.query, asking), self._by_head(self.key, asked)
-        if turn is not None and asked_turn is not None:
-            query, key = rotate(query, turn), rotate(key, asked_turn)
-        return query, key
+        tokens: Float[Tensor, "window set width"],
+        first: int,
+        turn: Complex[Tensor, "window set 1 pairs"] | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (window, set, head, head_size)."""
+        keys = [self.key.weight, self.value.weight]
+        if first == 0:
+            # One large product is faster than three small ones.
+            query, key, value = self._by_head(tokens, [self.query.weight, *keys])
+        else:
+            (query,) = self._by_head(tokens[:, first:], [self.query.weight])
+            key, value = self._by_head(tokens, keys)
+        if turn is not None:
+            query, key = rotate(query, turn[:, first:]), rotate(key, turn)
+        return query, key, value
 
     def _by_head(
-        self, project: nn.Linear, tokens: Float[Tensor, "window set width"]
-    ) -> Float[Tensor, "window head set head_size"]:
-        return project(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        self, tokens: Float[Tensor, "window set width"], weights: list[Tensor]
+    ) -> list[Float[Tensor, "window set head head_size"]]:
+        joined = linear(tokens, torch.cat(weights))
+        size = joined.shape[-1] // (len(weights) * self.heads)
+        by_head = joined.reshape(*joined.shape[:2], len(weights) * self.heads, size)
+        return list(torch.tensor_split(by_head, len(weights), dim=2))

@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
-from nrtsi.model.attention import SetAttention, may_attend, turns
+from nrtsi.model.attention import SetAttention, reading_bias, turns
 from nrtsi.model.heads import GaussianHead, PointHead, Prediction
 from nrtsi.model.tokens import Layout, Tokens
 
@@ -20,12 +20,11 @@ class RowNetwork(nn.Module):
     Args:
         config: Sizes and inputs.
         layout: What the tokens carry.
-        levels: Number of levels the network tells apart.
     """
 
     spread: Tensor
 
-    def __init__(self, config: ModelConfig, layout: Layout, levels: int) -> None:
+    def __init__(self, config: ModelConfig, layout: Layout) -> None:
         super().__init__()
         self.config = config
         self.enter = nn.Linear(layout.channels(config), config.width)
@@ -38,7 +37,7 @@ class RowNetwork(nn.Module):
             # The untrained network is linear interpolation.
             nn.init.zeros_(self.head.mean.weight)
             nn.init.zeros_(self.head.mean.bias)
-            self.register_buffer("spread", torch.ones(levels, layout.dims))
+            self.register_buffer("spread", torch.ones(layout.levels, layout.dims))
 
     @property
     def device(self) -> torch.device:
@@ -47,10 +46,10 @@ class RowNetwork(nn.Module):
 
     def forward(self, tokens: Tokens) -> Prediction:
         """Predicts the targets of every window."""
-        attend = may_attend(tokens.valid, tokens.obs)
-        encoded = self.enter(tokens.feature)
-        asked = self._encode(encoded, attend, tokens)
-        prediction = self.head(self.norm(asked))
+        asked = self._encode(self.enter(tokens.feature), tokens)
+        # What is added to the interpolation is small: in full precision, whatever autocast says.
+        with torch.autocast(asked.device.type, enabled=False):
+            prediction = self.head(self.norm(asked.to(self.enter.weight.dtype)))
         if not self.config.residual:
             return prediction
         return prediction.moved(tokens.base, self.spread[tokens.level].unsqueeze(1))
@@ -79,21 +78,23 @@ class RowNetwork(nn.Module):
     def _encode(
         self,
         encoded: Float[Tensor, "window set width"],
-        attend: Bool[Tensor, "window set set"],
         tokens: Tokens,
     ) -> Float[Tensor, "window target width"]:
         obs = tokens.obs
+        bias = reading_bias(tokens.valid, obs, encoded.dtype)
         turn = turns(tokens.time, self.config.head_size // 2) if self.config.relative else None
         if self.cross is None:
+            *blocks, last = self.blocks
+            for block in blocks:
+                encoded = block(encoded, 0, bias, turn)
+        else:
+            known, last = encoded[:, :obs], self.cross
+            known_turn = None if turn is None else turn[:, :obs]
             for block in self.blocks:
-                encoded = block(encoded, encoded, attend, turn, turn)
-            return encoded[:, obs:]
-        known, target = encoded[:, :obs], encoded[:, obs:]
-        known_turn, target_turn = (None, None) if turn is None else turn.tensor_split([obs], dim=2)
-        for block in self.blocks:
-            known = block(known, known, attend[:, :obs, :obs], known_turn, known_turn)
-        both = torch.cat([known, target], dim=1)
-        return self.cross(target, both, attend[:, obs:], target_turn, turn)
+                known = block(known, 0, bias[:, :, :obs, :obs], known_turn)
+            encoded = torch.cat([known, encoded[:, obs:]], dim=1)
+        # What the last block would say of the known tokens nobody reads.
+        return last(encoded, obs, bias[:, :, obs:], turn)
 
 
 class Block(nn.Module):
@@ -112,15 +113,14 @@ class Block(nn.Module):
 
     def forward(
         self,
-        asking: Float[Tensor, "window asking width"],
-        asked: Float[Tensor, "window asked width"],
-        attend: Bool[Tensor, "window asking asked"],
-        turn: Complex[Tensor, "window 1 asking pairs"] | None,
-        asked_turn: Complex[Tensor, "window 1 asked pairs"] | None,
+        tokens: Float[Tensor, "window set width"],
+        first: int,
+        bias: Float[Tensor, "window 1 asking set"],
+        turn: Complex[Tensor, "window set 1 pairs"] | None,
     ) -> Float[Tensor, "window asking width"]:
-        """Lets each asking token read the asked ones."""
-        norm = self.before_attention
-        asking = asking + self.attention(norm(asking), norm(asked), attend, turn, asked_turn)
+        """Lets the tokens from `first` on read all that `bias` lets them."""
+        read = self.attention(self.before_attention(tokens), first, bias, turn)
+        asking = tokens[:, first:] + read
         return asking + self.feed_forward(self.before_feed_forward(asking))
 
 

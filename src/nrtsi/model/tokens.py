@@ -1,7 +1,7 @@
 """What a network reads: known rows and targets of many windows as tensors."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nrtsi.config import ModelConfig
-from nrtsi.interpolation import around, between
+from nrtsi.interpolation import Known, between
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded
 
-__all__ = ["Layout", "Tokens", "tokens"]
+__all__ = ["Layout", "Scene", "Tokens", "tokens"]
 
 # A neighbour farther than this many gaps, or none at all, is simply "far".
 FAR = 64.0
@@ -34,14 +34,21 @@ class Layout:
     periods: tuple[float, ...] = ()
     """Cycles of the calendar, in units."""
 
+    levels: int = 5
+    """Levels that are learnt from; a gap of a coarser one is taken for one of the coarsest."""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"dims": self.dims, "partial": self.partial, "periods": list(self.periods)}
+        return asdict(self) | {"periods": list(self.periods)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Layout":
         """The layout that `to_dict` described."""
-        return cls(record["dims"], record["partial"], tuple(record["periods"]))
+        return cls(**dict(record) | {"periods": tuple(record["periods"])})
+
+    def seen(self, known: Bool[np.ndarray, "row dim"]) -> Bool[np.ndarray, "row mark"]:
+        """What tells the known cells: one channel where rows are all or nothing."""
+        return known if self.partial else known[:, :1]
 
     def channels(self, config: ModelConfig) -> int:
         """Channels of a token before the first layer."""
@@ -69,7 +76,7 @@ class Tokens:
     """Linear interpolation at the targets."""
 
     level: Int[Tensor, " window"]
-    """Level of the window's widest gap."""
+    """Level of the window's gaps, counted from 0 and below `Layout.levels`."""
 
     obs: int
     """How many of the set are known rows."""
@@ -84,27 +91,41 @@ class Tokens:
         return Tokens(obs=self.obs, **{n: change(getattr(self, n)) for n in self.names()})
 
 
-def tokens(
-    series: SeriesSet,
-    padded: Padded,
-    gap: Float[np.ndarray, " row"],
-    level: Int[np.ndarray, " row"],
-    layout: Layout,
-    config: ModelConfig,
-) -> Tokens:
-    """Turns row numbers into what the network reads.
+@dataclass(frozen=True)
+class Scene:
+    """What is known before a step, and how far each target is from it."""
 
-    `gap` and `level` are read at target rows only; `series` is what is known before the step.
-    """
+    series: SeriesSet
+    known: Known
+    gap: Float[np.ndarray, " row"]
+    """Gaps of the targets; nothing where a row is none."""
+
+    @classmethod
+    def of(
+        cls,
+        series: SeriesSet,
+        rows: Int[np.ndarray, " target"],
+        gap: Float[np.ndarray, " target"],
+        layout: Layout,
+    ) -> "Scene":
+        """Looks once for all that the windows of a step ask for."""
+        gaps = np.zeros(series.rows)
+        gaps[rows] = gap
+        return cls(series, Known.of(layout.seen(series.observed), series.start), gaps)
+
+
+def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) -> Tokens:
+    """Turns row numbers into what the network reads."""
+    series = scene.series
     rows = np.concatenate([padded.known, padded.target], axis=1)
     valid = np.concatenate([padded.known_valid, padded.target_valid], axis=1)
     obs = padded.known.shape[1]
-    scale = _widest(gap, padded)
+    scale = _widest(scene.gap, padded)
     time = series.time[rows]
     middle = _middle(series.time[padded.target], padded.target_valid)
     offset = (time - middle[:, None]) / scale[:, None]
 
-    value, near, base = _values(series, rows, scale, layout, config)
+    value, near, base = _values(scene, rows, scale, config)
     known = series.observed[rows]
     parts = [
         time_encoding(time, config.time_channels, config.time_scale),
@@ -115,7 +136,7 @@ def tokens(
     if config.neighbours:
         parts.append(near)
     if config.relative:
-        width = np.log2(scale)[:, None, None] / 4
+        width = np.minimum(np.log2(scale), layout.levels - 1)[:, None, None] / 4
         parts.append(np.broadcast_to(np.concatenate([width, np.cos(width)], -1), (*rows.shape, 2)))
     feature = np.concatenate(parts, axis=-1, dtype=np.float32)
     return Tokens(
@@ -123,33 +144,31 @@ def tokens(
         time=torch.from_numpy((offset * valid).astype(np.float32)),
         valid=torch.from_numpy(valid),
         base=torch.from_numpy(base[:, obs:].astype(np.float32)),
-        level=torch.from_numpy(np.where(padded.target_valid, level[padded.target], 0).max(axis=1)),
+        level=torch.from_numpy(np.minimum(padded.level, layout.levels - 1)),
         obs=obs,
     )
 
 
 def _values(
-    series: SeriesSet,
+    scene: Scene,
     rows: Int[np.ndarray, "window set"],
     scale: Float[np.ndarray, " window"],
-    layout: Layout,
     config: ModelConfig,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, steps to the neighbours, and the interpolation, each (window, set, …)."""
-    flat = rows.reshape(-1)
-    shape = (*rows.shape, layout.dims)
+    series, flat = scene.series, rows.reshape(-1)
+    shape = (*rows.shape, series.dims)
     known = series.observed[flat]
     if not (config.neighbours or config.residual):
         nothing = np.zeros((*rows.shape, 0))
         return series.value[flat].reshape(shape), nothing, np.zeros(shape)
     # Where rows are all or nothing one channel's neighbours are everybody's.
-    seen = series.observed if layout.partial else series.observed[:, :1]
-    left, right = around(seen, series.start, flat)
+    left, right = scene.known.around(flat)
     time = series.time[flat]
     wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
     base = between(series, time, wide_left, wide_right)
     value = np.where(known, series.value[flat], base if config.residual else 0.0)
-    channel = np.arange(layout.dims)
+    channel = np.arange(series.dims)
     unit = np.repeat(scale, rows.shape[1])[:, None]
     near = [
         np.where(wide_left >= 0, series.value[wide_left, channel] - value, 0.0),

@@ -65,7 +65,7 @@ def plan(
             rows, gap = rows[kept], gap[kept]
         missing[rows] = 0
         asked[rows] = False
-        yield Step(rows, gap, level_of(gap - SAME, max_level=config.max_level), sources)
+        yield Step(rows, gap, level_of(gap - SAME, max_level=config.coarsest), sources)
 
 
 def _keep(

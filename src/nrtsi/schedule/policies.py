@@ -55,13 +55,16 @@ def take(
 
     Entries are the wholly missing rows; `row` is where they stand.
     """
+    holes = groups.cut(np.diff(row) > 1)
+    if config.order == "midpoints":
+        groups = holes
     if config.order == "smallest":
         nearest = groups.least(gap)
         return _same_level(gap, nearest, config) & (gap <= nearest + config.band + SAME)
-    widest = _widest_within_reach(gap, groups, 2.0**config.max_level)
+    widest = _widest_within_reach(gap, groups, config.reach)
     if config.one_by_one_above is None:
         return _band(gap, widest, config)
-    apart = groups if config.one_by_one_in == "series" else groups.cut(np.diff(row) > 1)
+    apart = groups if config.one_by_one_in == "series" else holes
     alone = _first((gap >= widest - SAME) & (gap <= widest + SAME), apart)
     return np.where(widest > config.one_by_one_above, alone, _band(gap, widest, config))
 
@@ -88,8 +91,8 @@ def _same_level(
     chosen: Float[np.ndarray, " entry"],
     config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
-    level = level_of(gap - SAME, max_level=config.max_level)
-    return level == level_of(chosen - SAME, max_level=config.max_level)
+    level = level_of(gap - SAME, max_level=config.coarsest)
+    return level == level_of(chosen - SAME, max_level=config.coarsest)
 
 
 def _first(wanted: Bool[np.ndarray, " entry"], groups: Groups) -> Bool[np.ndarray, " entry"]:

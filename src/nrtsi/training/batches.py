@@ -9,16 +9,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.interpolation import Known
 from nrtsi.missing import Hiding
-from nrtsi.model.tokens import Layout, Tokens, tokens
+from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Windows, windows
 
-__all__ = ["Batch", "Questions", "Spans", "split"]
+__all__ = ["SEGMENT", "Batch", "Questions", "Spans", "split", "stretch_for"]
 
 # Rows of a longer series that are hidden and planned together: several windows at every level.
 SEGMENT = 256
+
+# The same where the data have holes that would not fit.
+LONGEST = 2**14
 
 # Cells hidden and planned together, at most: what bounds memory for wide tables.
 CELLS = 2**19
@@ -85,24 +89,37 @@ class Spans:
         full = series.length > 0
         return cls(series.start[:-1][full], series.start[1:][full])
 
-    def draw(self, count: int, rng: np.random.Generator) -> "Spans":
-        """Random stretches of at most `SEGMENT` rows, every row as likely as any other."""
+    def draw(self, count: int, rng: np.random.Generator, longest: int = SEGMENT) -> "Spans":
+        """Random stretches of at most `longest` rows, every row as likely as any other.
+
+        Short stretches are as many as long ones, on a scale of ratios.
+        """
         length = self.end - self.begin
         span = rng.choice(length.size, size=count, p=length / length.sum())
-        size = np.minimum(length[span], SEGMENT)
+        size = SEGMENT * (longest / SEGMENT) ** rng.random(count) if longest > SEGMENT else SEGMENT
+        size = np.minimum(length[span], size).astype(np.int64)
         offset = np.floor(rng.random(count) * (length[span] - size + 1)).astype(np.int64)
         begin = self.begin[span] + offset
         return Spans(begin, begin + size)
 
 
-def split(series: SeriesSet, share: float, rng: np.random.Generator) -> tuple[Spans, Spans]:
+def stretch_for(series: SeriesSet) -> int:
+    """Rows of a stretch in which even the longest hole of `series` could be hidden."""
+    known = Known.of(series.observed, series.start).cells
+    hole = max(int(np.diff(np.union1d(cells, series.start)).max(initial=1)) for cells in known)
+    return int(np.clip(4 * hole, SEGMENT, LONGEST))
+
+
+def split(
+    series: SeriesSet, share: float, rng: np.random.Generator, longest: int = SEGMENT
+) -> tuple[Spans, Spans]:
     """Divides the rows into those to learn from and those to validate on.
 
-    The validation part is made of whole pieces of at most `SEGMENT` rows; data of less than twenty
+    The validation part is made of whole pieces of at most `longest` rows; data of less than twenty
     pieces is cut finer, and data too small to be divided is both, with other cells hidden.
     """
     length = series.length
-    size = int(np.clip(series.rows // 20, 24, SEGMENT))
+    size = int(np.clip(series.rows // 20, 24, longest))
     pieces = -(-length // size)
     piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     first = np.repeat(series.start[:-1], pieces)
@@ -134,6 +151,7 @@ class Questions:
     model: ModelConfig
     layout: Layout
     seed: tuple[int, ...]
+    stretch: int = SEGMENT
 
     def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
         """About `count` windows of one level, or of all levels alike; None where there is none."""
@@ -142,7 +160,7 @@ class Questions:
 
     def _try(self, seed: list[int], count: int, level: int | None) -> Batch | None:
         rng = np.random.default_rng(seed)
-        chosen = self.spans.draw(self._stretches(count), rng)
+        chosen = self.spans.draw(self._stretches(count), rng, self.stretch)
         truth = self.series.slices(chosen.begin, chosen.end)
         hidden = self.hiding.draw(truth, rng)
         asked = list(self._windows(truth, hidden, level))
@@ -155,7 +173,7 @@ class Questions:
 
     def _stretches(self, count: int) -> int:
         """Stretches that give about `count` windows, and not too many cells to plan."""
-        rows = np.minimum(self.spans.end - self.spans.begin, SEGMENT).mean()
+        rows = np.minimum(self.spans.end - self.spans.begin, self.stretch).mean()
         most = max(4.0, CELLS / (rows * self.series.dims))
         return int(np.clip(16 * count / rows, 4, most))
 
@@ -166,20 +184,24 @@ class Questions:
         wanted = np.logical_or.reduce(hidden, axis=1)
         for number, step in enumerate(plan(truth.hide(hidden), self.schedule, wanted)):
             known_from[step.rows] = number
-            sources = np.flatnonzero(step.sources)
-            for own in range(self.schedule.max_level + 1) if level is None else (level,):
-                rows = step.rows[step.level == own]
-                if rows.size:
-                    parts = windows(sources, rows, truth.start, self.model.window)
-                    yield _Asked(self, own, truth, hidden, known_from, number, step, parts)
+            own = np.minimum(step.level, self.layout.levels - 1)
+            asked = own >= 0 if level is None else own == level
+            if asked.any():
+                parts = windows(
+                    np.flatnonzero(step.sources),
+                    step.rows[asked],
+                    own[asked],
+                    truth.start,
+                    self.model.window,
+                )
+                yield _Asked(self, truth, hidden, known_from, number, step, parts)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One step's windows of one level, not yet turned into tensors."""
+    """One step's windows, not yet turned into tensors."""
 
     questions: Questions
-    level: int
     truth: SeriesSet
     hidden: Bool[np.ndarray, "row dim"]
 
@@ -194,12 +216,11 @@ class _Asked:
 
     def batch(self, chosen: Int[np.ndarray, " window"]) -> Batch:
         padded = self.parts.pad(chosen)
-        gap, level = np.zeros(self.truth.rows), np.zeros(self.truth.rows, dtype=np.int64)
-        gap[self.step.rows], level[self.step.rows] = self.step.gap, self.step.level
-        ask = self.questions
+        ask, step = self.questions, self.step
+        scene = Scene.of(self._state(), step.rows, step.gap, ask.layout)
         rows, valid = padded.target, padded.target_valid[..., None]
         return Batch(
-            tokens(self._state(), padded, gap, level, ask.layout, ask.model),
+            tokens(scene, padded, ask.layout, ask.model),
             torch.from_numpy(self.truth.value[rows].astype(np.float32)),
             torch.from_numpy(self.hidden[rows] & valid),
         )
@@ -214,7 +235,7 @@ class _Asked:
 
 def _share_out(asked: list[_Asked], count: int, rng: np.random.Generator) -> list[Batch]:
     """Picks about `count` windows, as many of each level as the levels allow."""
-    level = np.concatenate([np.full(a.parts.count, a.level) for a in asked])
+    level = np.concatenate([a.parts.level for a in asked])
     source = np.repeat(np.arange(len(asked)), [a.parts.count for a in asked])
     inside = np.concatenate([np.arange(a.parts.count) for a in asked])
     quota = -(-count // np.unique(level).size)

@@ -1,9 +1,11 @@
 """The order of training: the finest level first, each coarser one starting from the finer."""
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training import checkpoint
-from nrtsi.training.batches import Batch, Questions, Spans, split
+from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
 from nrtsi.training.level import Trainer, under
+from nrtsi.training.ranks import Ranks, join
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 
@@ -61,6 +64,9 @@ class Course:
     seed: int
     device: torch.device
 
+    stretch: int = SEGMENT
+    """Rows of a series that are hidden and planned together, at most."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -90,6 +96,7 @@ class _Run:
     path: Path | None
     identity: str
     listener: Listener | None
+    ranks: Ranks
     networks: list[RowNetwork] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)
     steps_before: int = 0
@@ -101,6 +108,29 @@ class _Run:
     @property
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.begun
+
+    @property
+    def windows(self) -> int:
+        """Windows in a step, of all processes together."""
+        return self.ranks.size * self.course.train.batch
+
+    def used(self, trainer: Trainer) -> float:
+        """Share of the budget used up, the same for all processes.
+
+        Raises:
+            KeyboardInterrupt: One of several processes was interrupted.
+        """
+        seconds = self.ranks.clock(self.seconds)
+        return self.course.budget.fraction(self.steps_before + trainer.step, seconds)
+
+    def tell(self, event: TrainStep) -> None:
+        """Tells the listener of the process that leads."""
+        if self.listener is None or not self.ranks.leads:
+            return
+        try:
+            self.listener(event)
+        except KeyboardInterrupt:
+            self.ranks.interrupt()
 
 
 def train(
@@ -122,19 +152,38 @@ def train(
     ends with the same weights as one that was never stopped. Ctrl-C, or a loss that is not finite,
     ends training early with the best weights so far.
 
+    Several processes, started by torchrun or in a process group, train together: a step takes
+    `batch` windows of each, and the result is that of one process with all these windows. The
+    first of them writes the checkpoint and tells the listener.
+
     Raises:
-        InputError: There is too little data to hide any of it, or the checkpoint is another run's.
+        InputError: There is too little data to hide any of it, or the checkpoint is another run's,
+            or processes that train together have different data.
     """
-    if path is not None and not resume:
+    ranks, device = join(course.device)
+    ranks.must_match("data and settings", *_digits(identity))
+    if path is not None and not resume and ranks.leads:
         path.unlink(missing_ok=True)  # a later --resume must not take up an older run
     held = None if validation is None else _dense(validation)
-    run = _Run(course, _dense(series), held, path, identity, listener)
+    course = replace(course, device=device)
+    run = _Run(course, _dense(series), held, path, identity, listener, ranks)
+    with ranks.stopping_together():
+        return _train(run, resume=resume)
+
+
+def _digits(identity: str) -> list[float]:
+    """Numbers that tell identities apart."""
+    digest = hashlib.sha256(identity.encode()).digest()
+    return [float(byte) for byte in digest]
+
+
+def _train(run: _Run, *, resume: bool) -> Trained:
     stages = _stages(run)
     first, saved = _resume(run, stages) if resume else (0, None)
     interrupted, failure = False, None
     try:
         for index in range(first, len(stages)):
-            trainer = _trainer(run, stages[index])
+            trainer = _trainer(run, stages[index], len(stages))
             if saved is not None:
                 trainer.unpack(*saved)
                 saved = None
@@ -146,7 +195,7 @@ def train(
         log.warning("training was interrupted; the best weights so far are kept")
     except TrainingError as error:
         failure = error
-    if not run.steps_before and course.budget.steps != 0:
+    if not run.steps_before and run.course.budget.steps != 0:
         log.warning("no training step was made within the budget; give a longer one")
     networks = _complete(run, [level for level, _ in stages])
     return Trained(networks, run.history, run.steps_before, run.seconds, interrupted, failure)
@@ -168,10 +217,10 @@ def _stages(run: _Run) -> list[Stage]:
     """The levels that occur in the data, finest first, each with its validation questions."""
     course = run.course
     levels: Sequence[int | None] = (
-        range(course.schedule.max_level + 1) if course.model.per_level else (None,)
+        range(course.layout.levels) if course.model.per_level else (None,)
     )
     questions = _questions(run, validation=True)
-    windows = VALIDATION_BATCHES * course.train.batch
+    windows = VALIDATION_BATCHES * run.windows
     drawn = [(level, questions.draw(0, windows, level)) for level in levels]
     stages = [(level, batch) for level, batch in drawn if batch is not None]
     if not stages:
@@ -193,6 +242,7 @@ def _questions(run: _Run, *, validation: bool) -> Questions:
         course.model,
         course.layout,
         (course.seed, 2 if validation else 3),
+        course.stretch,
     )
 
 
@@ -202,22 +252,31 @@ def _material(run: _Run, validation: bool) -> tuple[SeriesSet, Spans]:
         series = run.validation if validation else run.series
         return series, Spans.whole(series)
     rng = np.random.default_rng([run.course.seed, 1])
-    learn, hold = split(run.series, run.course.train.validation, rng)
+    learn, hold = split(run.series, run.course.train.validation, rng, run.course.stretch)
     return run.series, hold if validation else learn
 
 
-def _trainer(run: _Run, stage: Stage) -> Trainer:
+def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     course = run.course
     level, validation = stage
     questions = _questions(run, validation=False)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(course.seed)
-        network = RowNetwork(course.model, course.layout, course.schedule.max_level + 1)
+        network = RowNetwork(course.model, course.layout)
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
         network.spread.copy_(_spread(questions, network.spread))
-    return Trainer(network.to(course.device), questions, validation, course.train, level)
+    seconds = None if course.budget.seconds is None else course.budget.seconds / stages
+    return Trainer(
+        network.to(course.device),
+        questions,
+        validation,
+        course.train,
+        level,
+        run.ranks,
+        seconds,
+    )
 
 
 def _spread(questions: Questions, like: Tensor) -> Tensor:
@@ -242,23 +301,19 @@ def _root_mean(squares: Tensor, counts: Tensor) -> Tensor:
 
 def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:
     """Trains one level until its share of the budget is used up or it learns no more."""
-    budget, ends = run.course.budget, (index + 1) / stages
-    begins = index / stages
+    begins, ends = index / stages, (index + 1) / stages
     try:
-        while not trainer.finished:
-            used = budget.fraction(run.steps_before + trainer.step, run.seconds)
-            if used >= ends:
-                break
+        used = run.used(trainer)
+        while used < ends and not trainer.finished:
             loss = trainer.advance(max(0.0, used - begins) * stages)
-            used = budget.fraction(run.steps_before + trainer.step, run.seconds)
+            used = run.used(trainer)
             valid = None
             if trainer.step % run.course.train.validate_every == 0 or used >= ends:
                 valid = trainer.validate()
                 _note(run, trainer, loss, valid)
                 _save(run, trainer, index)
-            if run.listener is not None:
-                steps = run.steps_before + trainer.step
-                run.listener(TrainStep(trainer.level, steps, loss, valid, min(1.0, used)))
+            steps = run.steps_before + trainer.step
+            run.tell(TrainStep(trainer.level, steps, loss, valid, min(1.0, used)))
     except KeyboardInterrupt:
         if trainer.step:
             trainer.validate()
@@ -286,19 +341,20 @@ def _complete(run: _Run, levels: list[int | None]) -> list[RowNetwork]:
         return run.networks
     trained = dict(zip(levels, run.networks, strict=False))
     complete: list[RowNetwork] = []
-    for level in range(run.course.schedule.max_level + 1):
+    for level in range(run.course.layout.levels):
         complete.append(trained.get(level) or (complete[-1] if complete else run.networks[0]))
     return complete
 
 
 def _save(run: _Run, trainer: Trainer, index: int) -> None:
-    if run.path is None:
+    if run.path is None or not run.ranks.leads:
         return
     tensors, state = trainer.pack()
     for number, network in enumerate(run.networks):
         tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}
     settings = {
         "identity": run.identity,
+        "windows": run.windows,
         "stage": index,
         "steps_before": run.steps_before,
         "seconds": run.seconds,
@@ -313,19 +369,33 @@ Saved = tuple[dict[str, Tensor], dict[str, Any]]
 
 def _resume(run: _Run, stages: list[Stage]) -> tuple[int, Saved | None]:
     """Brings back the finished levels; the current one is restored into its trainer later."""
-    if run.path is None or not run.path.exists():
+    saved = None
+    if run.path is not None and run.path.exists():
+        saved = checkpoint.load(run.path, "training")
+        _must_be_own(run, run.path, saved[1])
+    run.ranks.must_match("checkpoint", *_digits(json.dumps(saved and saved[1])))
+    if saved is None:
         return 0, None
-    tensors, settings = checkpoint.load(run.path, "training")
-    if settings["identity"] != run.identity:
-        raise InputError(
-            f"{run.path} belongs to a run with other data or settings; "
-            f"use the same ones to resume, or remove it to start anew"
-        )
+    tensors, settings = saved
     for index in range(settings["stage"]):
-        network = _trainer(run, stages[index]).network
+        network = _trainer(run, stages[index], len(stages)).network
         network.load_state_dict(under(tensors, f"done.{index}."))
         run.networks.append(network)
     run.steps_before = settings["steps_before"]
     run.seconds_before = settings["seconds"]
     run.history = settings["history"]
     return settings["stage"], (tensors, settings["trainer"])
+
+
+def _must_be_own(run: _Run, path: Path, settings: dict[str, Any]) -> None:
+    if settings["identity"] != run.identity:
+        raise InputError(
+            f"{path} belongs to a run with other data or settings; "
+            f"use the same ones to resume, or remove it to start anew"
+        )
+    if settings["windows"] != run.windows:
+        raise InputError(
+            f"{path} belongs to a run of {settings['windows']} windows a step, which is processes "
+            f"times batch, this one has {run.windows}; use as many processes to resume, or remove "
+            f"it to start anew"
+        )

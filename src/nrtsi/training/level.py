@@ -1,6 +1,7 @@
 """Trains one network: steps, validation, plateaus, and when to stop."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,11 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nrtsi.ahead import Ahead
 from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
 from nrtsi.model.rows import RowNetwork
+from nrtsi.model.tokens import Tokens
+from nrtsi.training.acceleration import autocast, fastest
 from nrtsi.training.batches import Batch, Questions
 from nrtsi.training.muon import Muon
+from nrtsi.training.ranks import Ranks
 
 __all__ = ["Trainer", "loss_of", "under"]
 
@@ -21,11 +26,15 @@ STEPS_A_DRAW = 16
 WARM_UP = 20
 
 
-def loss_of(network: RowNetwork, batch: Batch) -> Tensor:
-    """Mean loss over the cells that count."""
-    cells = network(batch.tokens).loss(batch.truth)
-    counts = batch.counts.to(cells.dtype)
-    return (cells * counts).sum() / counts.sum().clamp(min=1.0)
+def loss_of(network: nn.Module, batch: Batch) -> Tensor:
+    """Sum of the losses of the cells that count.
+
+    Only learning is done in lower precision, where that is faster: what imputes is validated.
+    """
+    device = batch.truth.device
+    with autocast(device) if network.training else nullcontext():
+        prediction = network(batch.tokens)
+    return (prediction.loss(batch.truth) * batch.counts).sum()
 
 
 @dataclass
@@ -33,7 +42,8 @@ class Trainer:
     """A network being trained, and all that is needed to go on after an interruption.
 
     Everything random is a function of the seed and of `step`, so the number of steps is the whole
-    random state.
+    random state. Of several processes each takes its share of the windows, and all of them come to
+    the losses and weights that one would come to with all the windows.
     """
 
     network: RowNetwork
@@ -41,6 +51,10 @@ class Trainer:
     validation: Batch
     config: TrainConfig
     level: int | None
+    ranks: Ranks = field(default_factory=Ranks)
+    seconds: float | None = None
+    """Time to train, where the budget is one of time."""
+
     step: int = 0
     best_loss: float = math.inf
     stale: int = 0
@@ -49,7 +63,10 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.optimizers = _optimizers(self.network, self.config)
-        self._drawn: tuple[int, Batch] | None = None
+        self._drawn: tuple[int, list[Batch]] | None = None
+        self._trained: nn.Module | None = None
+        windows = self._size * STEPS_A_DRAW
+        self._draw = Ahead(lambda number: self.questions.draw(number, windows, self.level))
         if not self.best:
             self._keep()
 
@@ -64,26 +81,31 @@ class Trainer:
         Raises:
             TrainingError: The loss is not finite; the network is as good as it has been.
         """
-        batch = self._batch().to(self.network.device)
+        batch, cells = self._batch()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self._rate(fraction)
             optimizer.zero_grad(set_to_none=True)
         self.network.train()
-        loss = loss_of(self.network, batch)
-        if not torch.isfinite(loss):
-            self.network.load_state_dict(self.best)
-            raise TrainingError(
-                f"the loss is not finite at step {self.step + 1}"
-                f"{'' if self.level is None else f' of level {self.level}'}; the best weights so "
-                f"far are kept. Lower learning_rate (now {self.config.learning_rate:g})"
-            )
-        loss.backward()  # type: ignore[no-untyped-call]
+        # The gradients of the processes are averaged, but their losses are parts of a sum.
+        part = loss_of(self._network(batch), batch) * (self.ranks.size / cells)
+        loss = self.ranks.total(part.item())[0] / self.ranks.size
+        if not math.isfinite(loss):
+            raise self._failure()
+        part.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
         self.step += 1
-        return float(loss.detach())
+        return loss
+
+    def _failure(self) -> TrainingError:
+        self.network.load_state_dict(self.best)
+        return TrainingError(
+            f"the loss is not finite at step {self.step + 1}"
+            f"{'' if self.level is None else f' of level {self.level}'}; the best weights so "
+            f"far are kept. Lower learning_rate (now {self.config.learning_rate:g})"
+        )
 
     def validate(self) -> float:
         """Measures the validation loss, keeps the best weights, and notices a plateau."""
@@ -99,16 +121,16 @@ class Trainer:
 
     def _validation_loss(self) -> float:
         self.network.eval()
-        total, cells = 0.0, 0
-        size = self.config.batch
+        loss, cells = 0.0, 0
+        size, ranks = self.config.batch, self.ranks
         with torch.inference_mode():
-            for first in range(0, self.validation.size, size):
+            for first in range(ranks.rank * size, self.validation.size, ranks.size * size):
                 last = min(first + size, self.validation.size)
                 batch = self.validation.pick(np.arange(first, last)).to(self.network.device)
-                count = int(batch.counts.sum())
-                total += float(loss_of(self.network, batch)) * count
-                cells += count
-        return total / max(1, cells)
+                loss += float(loss_of(self.network, batch))
+                cells += int(batch.counts.sum())
+        loss, everyones = ranks.total(loss, float(cells))
+        return loss / max(1.0, everyones)
 
     def restore_best(self) -> None:
         """Gives the network the weights of its best validation."""
@@ -143,16 +165,45 @@ class Trainer:
     def _keep(self) -> None:
         self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
-    def _batch(self) -> Batch:
+    def _network(self, batch: Batch) -> nn.Module:
+        """The network as it is trained; its first batch shows the compiler what is done."""
+        if self._trained is None:
+            fast = fastest(
+                self.network,
+                lambda network: loss_of(network, batch) / batch.size,
+                compiling=self.config.compile,
+                seconds=self.seconds,
+            )
+            self._trained = self.ranks.averaging(fast)
+        return self._trained
+
+    def _batch(self) -> tuple[Batch, int]:
+        """This process's share of the step's windows, and how many cells count in all of them."""
         number, turn = divmod(self.step, STEPS_A_DRAW)
-        size = self.config.batch
-        if self._drawn is None or self._drawn[0] != number:
-            drawn = self.questions.draw(number, size * STEPS_A_DRAW, self.level)
-            # Sparse data may have no window of this level; the validation part has one at least.
-            self._drawn = number, self.validation if drawn is None else drawn
-        pool = self._drawn[1]
+        size, ranks = self._size, self.ranks
+        pool = self._pool(number)
         order = np.random.default_rng([*self.questions.seed, number, 1]).permutation(pool.size)
-        return pool.pick(np.take(order, np.arange(turn * size, (turn + 1) * size), mode="wrap"))
+        chosen = np.take(order, np.arange(turn * size, (turn + 1) * size), mode="wrap")
+        cells = int(pool.counts[torch.from_numpy(chosen)].sum())
+        own = pool.pick(chosen[ranks.rank :: ranks.size])
+        return own.to(self.network.device), max(1, cells)
+
+    @property
+    def _size(self) -> int:
+        """Windows in a step, of all processes together."""
+        return self.config.batch * self.ranks.size
+
+    def _pool(self, number: int) -> Batch:
+        """The windows of a drawing; of as many drawings as there are processes, each makes one."""
+        ranks = self.ranks
+        first = number - number % ranks.size
+        if self._drawn is None or self._drawn[0] != first:
+            turn = first + ranks.rank
+            drawn = self._draw(turn, following=turn + ranks.size)
+            # Sparse data may have no window of this level; the validation part has one at least.
+            own = self.validation if drawn is None else drawn
+            self._drawn = first, [_closed(each) for each in ranks.exchange(_opened(own))]
+        return self._drawn[1][number - first]
 
     def _rate(self, fraction: float) -> float:
         warm = min(1.0, (self.step + 1) / WARM_UP)
@@ -168,6 +219,19 @@ def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(prefix)
     }
+
+
+def _opened(batch: Batch) -> dict[str, Tensor]:
+    """All of a batch as tensors."""
+    tokens = batch.tokens
+    named = {name: getattr(tokens, name) for name in tokens.names()}
+    return named | {"obs": torch.tensor(tokens.obs), "truth": batch.truth, "counts": batch.counts}
+
+
+def _closed(tensors: dict[str, Tensor]) -> Batch:
+    """The batch that `_opened` took apart."""
+    named = {name: tensors[name] for name in Tokens.names()}
+    return Batch(Tokens(obs=int(tensors["obs"]), **named), tensors["truth"], tensors["counts"])
 
 
 def _optimizers(network: RowNetwork, config: TrainConfig) -> list[torch.optim.Optimizer]:

@@ -1,0 +1,400 @@
+"""Training in several processes comes to what one process comes to with all their windows."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from nrtsi import NRTSI, InputError, load
+from nrtsi.cli import app
+from nrtsi.config import PRESETS, ScheduleConfig
+from nrtsi.launch import NAMES, Launch, launch
+from nrtsi.missing import Hiding
+from nrtsi.model.attention import rotate, turns
+from nrtsi.model.tokens import Layout
+from nrtsi.training import acceleration, ranks
+from nrtsi.training.acceleration import (
+    LONG,
+    autocast,
+    compiled,
+    fast_at_bfloat16,
+    faster_compiled,
+    fastest,
+)
+from nrtsi.training.batches import Questions, Spans
+from nrtsi.training.level import _closed, _opened
+from nrtsi.training.ranks import Ranks
+from tests.strategies import some_series
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A CSV of a noisy wave with holes."""
+    rng = np.random.default_rng(0)
+    value = np.sin(np.arange(500) / 4) + 0.1 * rng.normal(size=500)
+    value[rng.random(500) < 0.2] = np.nan
+    path = tmp_path / "data.csv"
+    pd.DataFrame({"t": np.arange(500), "x": value}).to_csv(path, index=False)
+    return path
+
+
+def torchrun(*command, **options):
+    """Two processes of `command`, started."""
+    run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    # A port that is free now, for tests that run at the same time.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return subprocess.Popen(
+        [*run, "--master-port", str(port), *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def fit(table, out, steps, *more):
+    return torchrun(
+        *("-m", "nrtsi", "fit", table, "--out", out, "--preset", "tiny", "--steps", steps), *more
+    )
+
+
+def same_weights(one, two):
+    tensors = [model.fitted_.engine.networks[0].state_dict() for model in (one, two)]
+    assert tensors[0].keys() == tensors[1].keys()
+    for name, tensor in tensors[0].items():
+        torch.testing.assert_close(tensors[1][name], tensor, rtol=1e-4, atol=1e-5)
+
+
+def same_history(one, two):
+    records = [
+        pd.DataFrame(model.history_)[["step", "loss", "valid_loss"]] for model in (one, two)
+    ]
+    np.testing.assert_allclose(*records, rtol=1e-5)
+
+
+def alone(table, steps, **settings):
+    """One process with the windows of two."""
+    batch = {"train": {"batch": 64} | settings.pop("train", {})}
+    return NRTSI(preset="tiny", steps=steps, **batch, **settings).fit(pd.read_csv(table))
+
+
+def test_two_processes_learn_what_one_learns_with_twice_the_windows(table, tmp_path):
+    out = tmp_path / "model.nrtsi"
+    # More steps than one drawing serves.
+    run = fit(table, out, 24)
+    model = alone(table, 24)
+    said, errors = run.communicate(timeout=120)
+    assert run.returncode == 0, errors
+    assert said.startswith(f"wrote {out}: 1 column, 1 series, 24 steps")
+    assert said.count("\n") == 1
+    assert errors.count("values: column 'x' (guessed)") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "model.nrtsi"]
+    together = load(out)
+    assert [record["step"] for record in together.history_] == [10, 20, 24]
+    same_history(together, model)
+    same_weights(together, model)
+
+
+FROM_PYTHON = """
+import sys
+import pandas as pd
+from nrtsi import NRTSI
+from torch import distributed
+
+if sys.argv[3] == "group":
+    distributed.init_process_group("gloo")
+table, told = pd.read_csv(sys.argv[1]), []
+for kind in ({"model": {"per_level": True}, "max_level": 1}, {}):
+    model = NRTSI(preset="tiny", steps=12, **kind).fit(table, listener=told.append)
+if distributed.get_rank() == 0:
+    assert len(told) == 24
+    model.save(sys.argv[2])
+else:
+    assert not told
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", ["group", "none"])
+def test_from_python_too_in_a_group_that_exists_or_not_and_one_fit_after_the_other(
+    table, tmp_path, group
+):
+    script, out = tmp_path / "script.py", tmp_path / "model.nrtsi"
+    script.write_text(FROM_PYTHON)
+    run = torchrun(script, table, out, group)
+    _, errors = run.communicate(timeout=120)
+    assert run.returncode == 0, errors
+    same_weights(load(out), alone(table, 12))
+
+
+DIFFERENT = """
+import sys
+import pandas as pd
+from nrtsi import NRTSI, InputError
+
+table = pd.read_csv(sys.argv[1])
+import os
+try:
+    NRTSI(preset="tiny", steps=4, seed=int(os.environ["RANK"])).fit(table)
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_processes_with_different_settings_are_refused(table, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(DIFFERENT)
+    said, _ = torchrun(script, table).communicate(timeout=120)
+    assert said.count("must have the same data and settings, got different ones; give all of") == 2
+
+
+STOPPED = """
+import sys
+import pandas as pd
+from nrtsi import NRTSI
+
+def stop(event):
+    if event.step == int(sys.argv[4]):
+        raise RuntimeError("stopped")
+
+model = NRTSI(preset="tiny", steps=24)
+model.fit(pd.read_csv(sys.argv[1]), checkpoint=sys.argv[3], resume=True, listener=stop)
+model.save(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_in_which_one_process_failed_ends_and_can_be_gone_on_with(table, tmp_path):
+    script, out, state = tmp_path / "script.py", tmp_path / "model.nrtsi", tmp_path / "state"
+    script.write_text(STOPPED)
+    stopped = torchrun(script, table, out, state, 14)
+    _, errors = stopped.communicate(timeout=60)
+    assert stopped.returncode
+    assert "RuntimeError: stopped" in errors
+    one = NRTSI(preset="tiny", steps=24)
+    with pytest.raises(
+        InputError, match=r"run of 64 windows a step.* this one has 32; use as many"
+    ):
+        one.fit(pd.read_csv(table), checkpoint=state, resume=True)
+    _, errors = torchrun(script, table, out, state, -1).communicate(timeout=60)
+    assert out.exists(), errors
+    same_weights(load(out), alone(table, 24))
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_processes_at_the_same_step_and_the_model_is_written(table, tmp_path):
+    out, state = tmp_path / "model.nrtsi", tmp_path / "model.nrtsi.checkpoint"
+    run = fit(table, out, 100_000)
+    _wait_for(state, run)
+    run.send_signal(signal.SIGINT)
+    said, errors = run.communicate(timeout=60)
+    assert said.startswith(f"wrote {out}"), errors
+    assert errors.count("the best weights so far are kept") == 1
+    assert errors.count("add --resume to go on") == 1
+    assert load(out).steps_ > 0
+
+
+def _wait_for(path, run):
+    limit = time.monotonic() + 100
+    while not path.exists():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+# The place of a process -------------------------------------------------------------------------
+
+
+def test_without_a_launcher_a_process_is_alone(monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    assert launch() == Launch(0, 1, 0)
+    assert ranks.join(CPU) == (Ranks(), CPU)
+
+
+def test_a_launcher_says_which_process_this_is(monkeypatch):
+    said = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert launch() == Launch(5, 8, 1)
+    assert not launch().leads
+
+
+@pytest.mark.parametrize(
+    ("rank", "message"), [(0, "several processes must run nrtsi fit"), (1, "")]
+)
+def test_other_commands_than_fit_are_refused_to_several_processes(monkeypatch, rank, message):
+    monkeypatch.setattr("nrtsi.cli.launch", lambda: Launch(rank, 2))
+    result = CliRunner().invoke(app, ["info", "model.nrtsi"])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert bool(result.stderr) == bool(message)
+
+
+def test_alone_the_numbers_are_ones_own():
+    one = Ranks()
+    assert one.leads
+    assert one.total(1.5, 2.0) == [1.5, 2.0]
+    assert one.clock(3.0) == 3.0
+    one.must_match("anything", 1.0)
+    with pytest.raises(KeyboardInterrupt):
+        one.interrupt()
+
+
+def test_alone_tensors_are_ones_own_and_a_batch_is_the_same_after_an_exchange():
+    series = some_series(3, whole=True, some_data=True)
+    hiding = Hiding.choose("points", series, whole_rows=True)
+    spans, model = Spans.whole(series), PRESETS["tiny"].model
+    layout = Layout(series.dims, False)
+    batch = Questions(series, spans, hiding, ScheduleConfig(), model, layout, (0,)).draw(0, 8)
+    (opened,) = Ranks().exchange(_opened(batch))
+    again = _closed(opened)
+    assert again.tokens.obs == batch.tokens.obs
+    assert torch.equal(again.tokens.feature, batch.tokens.feature)
+    assert torch.equal(again.truth, batch.truth)
+    assert torch.equal(again.counts, batch.counts)
+
+
+def test_an_interruption_of_any_process_stops_all(monkeypatch):
+    two = Ranks(rank=0, size=2)
+    monkeypatch.setattr(Ranks, "all", lambda self, *own: torch.tensor([own, (9.0, 0.0)]))
+    assert two.clock(3.0) == 3.0
+    two.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        two.clock(3.0)
+
+
+@pytest.mark.parametrize("launched", [Launch(5, 8, 1), Launch()])
+def test_every_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, launched):
+    monkeypatch.setattr(ranks, "launch", lambda: launched)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 5)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    assert ranks._own_device(GPU) == torch.device("cuda:1")
+    assert ranks._own_device(torch.device("cuda:3")) == torch.device("cuda:3")
+    assert ranks._own_device(CPU) == CPU
+
+
+# Faster steps -----------------------------------------------------------------------------------
+
+
+def test_only_gpus_that_are_fast_at_bfloat16_compute_in_it(monkeypatch):
+    for supported in (True, False):
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda *, including_emulation, s=supported: s
+        )
+        assert fast_at_bfloat16(GPU) == supported
+        assert not fast_at_bfloat16(CPU)
+    with autocast(CPU):
+        assert not torch.is_autocast_enabled("cpu")
+
+
+def test_turns_take_channels_of_lower_precision():
+    turn = turns(torch.ones(1, 3), 2)
+    channels = torch.linspace(-1, 1, 12).reshape(1, 3, 1, 4)
+    low = rotate(channels.to(torch.bfloat16), turn)
+    torch.testing.assert_close(low.float(), rotate(channels, turn), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.slow
+def test_learning_in_lower_precision_comes_to_nearly_the_same_losses(monkeypatch, table):
+    plain = alone(table, 10)
+    monkeypatch.setattr(acceleration, "fast_at_bfloat16", lambda device: True)
+    low = alone(table, 10)
+    difference = abs(low.history_[-1]["valid_loss"] - plain.history_[-1]["valid_loss"])
+    assert 0 < difference < 0.02
+
+
+@pytest.mark.parametrize(
+    ("compiling", "seconds", "how"),
+    [
+        (True, None, "compiled"),
+        (True, 1.0, "compiled"),
+        (False, LONG, "plain"),
+        (None, LONG, "faster"),
+        (None, LONG / 2, "plain"),
+        (None, None, "plain"),
+    ],
+)
+def test_a_network_is_compiled_where_asked_or_where_a_long_run_gains(
+    monkeypatch, compiling, seconds, how
+):
+    plain, made, faster = (torch.nn.Identity() for _ in range(3))
+    monkeypatch.setattr(acceleration, "compiled", lambda network, loss: made)
+    monkeypatch.setattr(acceleration, "faster_compiled", lambda network, loss: faster)
+    wanted = {"plain": plain, "compiled": made, "faster": faster}[how]
+    assert fastest(plain, torch.sum, compiling=compiling, seconds=seconds) is wanted
+
+
+@pytest.mark.parametrize(("slow", "kept"), [("plain", True), ("compiled", False)])
+def test_the_faster_of_the_two_is_kept(monkeypatch, slow, kept):
+    network, fast = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    monkeypatch.setattr(acceleration.torch, "compile", lambda network: fast)
+
+    def loss(each):
+        if (each is network) == (slow == "plain"):
+            time.sleep(0.002)
+        return each(torch.ones(1, 2)).sum()
+
+    assert (faster_compiled(network, loss) is fast) == kept
+    assert network.weight.grad is None
+
+
+def test_a_network_that_cannot_be_compiled_is_trained_as_it_is(monkeypatch, caplog, table):
+    class Broken(torch.nn.Sequential):
+        def forward(self, tokens):
+            raise RuntimeError("no C++ compiler\nfound")
+
+    plain = alone(table, 2)
+    monkeypatch.setattr(acceleration.torch, "compile", Broken)
+    model = alone(table, 2, train={"compile": True})
+    assert "cannot be compiled here (no C++ compiler); training goes on without" in caplog.text
+    same_weights(model, plain)
+
+
+COMPILED = """
+import sys
+import pandas as pd
+from nrtsi import NRTSI
+
+settings = {"batch": 64, "compile": True, "validate_every": 1}
+NRTSI(preset="tiny", steps=6, train=settings).fit(pd.read_csv(sys.argv[1])).save(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_compiled_network_comes_to_the_same_losses_and_its_file_has_the_same_names(
+    table, tmp_path
+):
+    out = tmp_path / "model.nrtsi"
+    # In a process of its own: checks of shapes, which the tests have, are not what is compiled.
+    command = [sys.executable, "-c", COMPILED, table, out]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert run.stderr == ""  # or it would say that it could not be compiled
+    plain, fast = alone(table, 6, train={"validate_every": 1}), load(out)
+    same_history(fast, plain)
+    same_weights(fast, plain)
+
+
+def test_weights_are_shared_with_the_compiled_network(monkeypatch):
+    monkeypatch.setattr(acceleration.torch, "compile", torch.nn.Sequential)
+    network = torch.nn.Linear(2, 1)
+    fast = compiled(network, lambda each: each(torch.ones(1, 2)).sum())
+    assert fast is not network
+    assert next(fast.parameters()) is network.weight
+    assert network.weight.grad is None

@@ -3,12 +3,15 @@
     python benchmarks/document.py
 
 `docs/benchmarks.md` has an introduction and every table with results in `benchmarks/results`;
-README has a summary of them, between two marks. With `--check` the files are not written but
+README has a summary of them, between two marks; `docs/speed.md` is made of what
+`benchmarks/speed.py` measured. With `--check` the files are not written but
 compared, and the status is 1 where they are not up to date.
 """
 
 import sys
 from pathlib import Path
+
+from speeds.page import page as speed_page
 
 from nrtsi.bench.markdown import markdown, summary
 from nrtsi.bench.results import read
@@ -40,7 +43,11 @@ def readme():
 
 
 def main():
-    made = {ROOT / "docs" / "benchmarks.md": page(), ROOT / "README.md": readme()}
+    made = {
+        ROOT / "docs" / "benchmarks.md": page(),
+        ROOT / "docs" / "speed.md": speed_page(RESULTS / "speed.json"),
+        ROOT / "README.md": readme(),
+    }
     for path, text in made.items():
         if "--check" not in sys.argv:
             path.write_text(text, encoding="utf-8")

@@ -584,7 +584,7 @@ def test_tables_and_models_are_not_taken_for_each_other(fitted, data, tmp_path):
     assert refused(run("info", data), "data.csv is not a readable nrtsi model")
     assert refused(run("impute", data, "--out", out, "--model", data), "not a readable nrtsi")
     assert refused(run("impute", fitted, "--out", out), "is it a model\\? give it with --model")
-    assert refused(run("impute", tmp_path, "--out", out), "must be a file, got a folder")
+    assert refused(run("sample", tmp_path, "--out", out), "must be a file, got a folder")
     (tmp_path / "m.csv").write_bytes(fitted.read_bytes())
     assert refused(run("impute", tmp_path / "m.csv", "--out", out), "m.csv must be")
     assert refused(run("impute", tmp_path / "gone.csv", "--out", out), "does not exist")

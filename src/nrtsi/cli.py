@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nrtsi.commands import bench, data, plot
+from nrtsi.commands import bench, data, plot, stream
 from nrtsi.errors import InputError, TrainingError
+from nrtsi.launch import launch
 from nrtsi.options import (
     Data,
     Json,
@@ -69,9 +70,20 @@ def _general(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    ctx.obj = Voice(quiet, verbose)
+    place = launch()
+    ctx.obj = Voice(quiet or not place.leads, verbose)
+    if place.size > 1 and ctx.invoked_subcommand != "fit":
+        if place.leads:
+            typer.echo(f"nrtsi: {_ALONE}", err=True)
+        raise typer.Exit(2)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
+
+
+_ALONE = (
+    "several processes must run nrtsi fit, got another command; "
+    "run it in one process, with the --model that they fitted"
+)
 
 
 @app.command()
@@ -87,7 +99,7 @@ def fit(
     """Train a model on DATA and keep it for later."""
     from nrtsi.files import read_table
 
-    checkpoint = out.with_name(out.name + ".checkpoint")
+    checkpoint, leads = out.with_name(out.name + ".checkpoint"), launch().leads
     _check_model_output(out, checkpoint, resume=resume, overwrite=overwrite)
     if resume and not checkpoint.exists():
         voice.say(f"there is no {checkpoint} to resume; starting from the beginning")
@@ -97,9 +109,13 @@ def fit(
         with ProgressBar(quiet=voice.quiet) as listener:
             model.fit_panel(panel, listener=listener, path=checkpoint, resume=resume)
     except TrainingError:
+        if not leads:
+            return  # a failure here would have the one that leads killed while it writes
         model.save(out)
         voice.say(f"wrote {out} with the last good weights")
         raise
+    if not leads:
+        return
     model.save(out)
     if not model.interrupted_:
         checkpoint.unlink(missing_ok=True)
@@ -111,10 +127,17 @@ def fit(
 @app.command()
 @prepared
 def impute(
-    data: Data,
-    out: Out,
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="CSV or Parquet file, or a folder of Parquet files."),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="File to write: .csv, .tsv or .parquet; a folder where DATA is one."),
+    ],
     settings: Settings,
     voice: Voice,
+    sitting: stream.Sitting,
     model: Model = None,
     at: Annotated[
         Path | None, typer.Option(help="File of the times at which values are wanted.")
@@ -122,13 +145,19 @@ def impute(
     every: Annotated[
         str | None, typer.Option(metavar="TIME", help="Values at this spacing, such as 15min.")
     ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Fill the missing values of DATA, by a model or by training on DATA itself."""
     from nrtsi.files import check_output, read_table, write_table
+    from nrtsi.streaming.sources import in_parts
 
     if at is not None and every is not None:
         raise InputError("--at and --every must not both be given; leave one of them out")
+    if in_parts(data, out, sitting.memory):
+        stream.refuse_in_parts(data, at=at, every=every)
+        stream.impute_in_parts(_any_model(model, settings), model, data, out, sitting, voice)
+        return
+    stream.refuse_whole(data, resume=sitting.resume)
+    overwrite = sitting.overwrite
     check_output(out, overwrite=overwrite)
     table, asked = read_table(data), None if at is None else read_table(at).typed
     whole, began = at is None and every is None, time.monotonic()
@@ -308,6 +337,14 @@ def _model(
     if path is None:
         return _new_model(settings, table, voice)
     return _loaded(path, settings, "seed", "device"), None
+
+
+def _any_model(path: Path | None, settings: Settings) -> "NRTSI":
+    """The model in the file; or a new one, still to be fitted."""
+    from nrtsi.imputer import NRTSI
+
+    given = settings.given()
+    return NRTSI(**given) if path is None else _loaded(path, settings, "seed", "device")
 
 
 def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":

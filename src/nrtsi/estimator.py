@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
-from nrtsi.errors import InputError, NotFittedError
+from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.frames import Columns, Panel, fitted_columns_must_match, read
+from nrtsi.parameters import Parameters
 from nrtsi.series import SeriesSet
 
 __all__ = ["Fill", "Imputer", "warn_of_row_numbers"]
@@ -22,12 +21,11 @@ Fill: TypeAlias = Callable[[SeriesSet], np.ndarray]
 """Gives a value for every cell of a set of series, (row, dim)."""
 
 
-class _UnfittedError(NotFittedError, SklearnNotFittedError):
-    """Ours and scikit-learn's at once, so that either can be caught."""
-
-
-class Imputer(TransformerMixin, BaseEstimator):
+class Imputer(Parameters):
     """A method of imputation; a subclass says how to learn and how to fill.
+
+    It is an estimator of scikit-learn in all it does, but of no class of scikit-learn's, which is
+    imported only by who uses it.
 
     Args:
         time: Column of times; guessed without it (a datetime index, a column called `time`, …).
@@ -168,6 +166,16 @@ class Imputer(TransformerMixin, BaseEstimator):
         """Another name for `impute`, for pipelines."""
         return self.impute(frame)
 
+    def fit_transform(self, frame: Any, y: object = None, **settings: Any) -> Any:
+        """What `impute` gives after `fit` on the same data, for pipelines.
+
+        Args:
+            frame: Data as for `fit`.
+            y: Ignored; a pipeline passes it.
+            settings: Further arguments of `fit`.
+        """
+        return self.fit(frame, y, **settings).transform(frame)
+
     def open(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
         """Reads data for imputation, checked against what was fitted."""
         self.must_be_fitted()
@@ -179,10 +187,25 @@ class Imputer(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "clock_")
 
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator, TransformerMixin
+
+        plain = type("Transformer", (TransformerMixin, BaseEstimator), {})
+        return plain().__sklearn_tags__()
+
+    def _repr_html_(self) -> str | None:
+        """The picture a notebook shows, as of any estimator of scikit-learn."""
+        from sklearn import get_config
+        from sklearn.utils import estimator_html_repr
+
+        return estimator_html_repr(self) if get_config()["display"] == "diagram" else None
+
     def must_be_fitted(self) -> None:
         """Raises `NotFittedError`, ours and scikit-learn's, where `fit` was not called."""
         if not self.__sklearn_is_fitted__():
-            raise _UnfittedError(
+            from nrtsi.unfitted import UnfittedError
+
+            raise UnfittedError(
                 f"this {type(self).__name__} is not fitted; call fit(frame) first, or load(path)"
             )
 

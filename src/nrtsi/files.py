@@ -117,7 +117,10 @@ def read_table(path: Path) -> Table:
         InputError: The file is absent, unreadable, empty, ragged, or of another kind.
     """
     if path.is_dir():
-        raise InputError(f"{path} must be a file, got a folder; name the file in it")
+        raise InputError(
+            f"{path} must be a file, got a folder; name the file in it "
+            f"(nrtsi impute takes folders of Parquet files)"
+        )
     if path.suffix.lower() == ".nrtsi":
         raise InputError(
             f"{path} must be a table and end in one of {', '.join(SUFFIXES)}; "

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from nrtsi.ahead import ahead
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
@@ -16,12 +16,13 @@ from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
+from nrtsi.threads import Cores, cores
 from nrtsi.windows import Padded, windows
 
 __all__ = ["Engine", "Reading", "noise", "part_of"]
 
-# Bytes of the windows asked at once, at most: beyond it there is nothing to gain.
-ENOUGH = 2**25
+# Bytes of the windows that a core works on at once: what its caches hold, or nearly.
+ENOUGH = 2**24
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Reading:
 
     weight: Float[np.ndarray, "block head read"]
     """How much each head of each block reads of them; sums to 1 over the rows."""
+
+
+Answer: TypeAlias = tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target dim"]]
+"""Rows, and the values for them."""
 
 
 @dataclass(frozen=True)
@@ -91,50 +96,59 @@ class Engine:
         The next step changes the series that were yielded: copy what is to be kept.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
-        for step in plan(series, self.schedule):
-            for rows, values in self._ask(state, step, draw):
-                unknown = ~state.observed[rows]
-                state.value[rows] = np.where(unknown, values, state.value[rows])
-            state.observed[step.rows] = True
-            yield step, state
+        with cores(self.networks[0].device) as many:
+            for step in plan(series, self.schedule):
+                for rows, values in self._ask(state, step, draw, many):
+                    unknown = ~state.observed[rows]
+                    state.value[rows] = np.where(unknown, values, state.value[rows])
+                state.observed[step.rows] = True
+                yield step, state
 
     def reading(self, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
-        for network, padded, asked in self._questions(state, step):
+        scene = Scene.of(state, step.rows, step.gap, self.layout)
+        for network, padded in self._questions(state, step, cores=1):
             for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
+                asked = tokens(scene, padded, self.layout, self.model)
                 return _reading(network, padded, asked, window, target)
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
     def _ask(
-        self, state: SeriesSet, step: Step, draw: np.ndarray | None
-    ) -> list[tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target dim"]]]:
+        self, state: SeriesSet, step: Step, draw: np.ndarray | None, many: Cores
+    ) -> list[Answer]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
-        answers = []
-        # The next windows are gathered while the network works on these.
-        for network, padded, asked in ahead(self._questions(state, step)):
+        scene = Scene.of(state, step.rows, step.gap, self.layout)
+
+        def answer(question: tuple[RowNetwork, Padded]) -> Answer:
+            network, padded = question
+            asked = tokens(scene, padded, self.layout, self.model)
             with torch.inference_mode():
-                prediction = network(asked.each(lambda t: t.to(network.device)))  # noqa: B023
+                prediction = network(asked.each(lambda t: t.to(network.device)))
             if draw is None:
                 values = prediction.mean
             else:
                 own = torch.from_numpy(draw[padded.target].astype(np.float32))
                 values = prediction.draw(own.to(network.device))
             rows = padded.target[padded.target_valid]
-            answers.append((rows, values.cpu().numpy()[padded.target_valid].astype(np.float64)))
-        return answers
+            return rows, values.cpu().numpy()[padded.target_valid].astype(np.float64)
+
+        return many.each(answer, list(self._questions(state, step, many.count)))
 
     def _questions(
-        self, state: SeriesSet, step: Step
-    ) -> Iterator[tuple[RowNetwork, Padded, Tokens]]:
-        scene = Scene.of(state, step.rows, step.gap, self.layout)
+        self, state: SeriesSet, step: Step, cores: int
+    ) -> Iterator[tuple[RowNetwork, Padded]]:
+        """The windows of a step in batches, and the network that each is put to."""
         sources = np.flatnonzero(step.sources)
         parts = windows(sources, step.rows, step.level, state.start, self.model.window)
         served = np.minimum(parts.level, len(self.networks) - 1)
-        most = min(self.memory // 2, ENOUGH)  # two batches are there at once
         for index, network in enumerate(self.networks):
             own = np.flatnonzero(served == index)
-            for padded in parts.batches(most, self._window_bytes, own):
-                yield network, padded, tokens(scene, padded, self.layout, self.model)
+            for padded in parts.batches(self._share(cores), self._window_bytes, own):
+                yield network, padded
+
+    def _share(self, cores: int) -> int:
+        """Bytes that one core's windows may take."""
+        return min(self.memory // cores, ENOUGH)
 
     def _window_bytes(self, size: Int[np.ndarray, " window"]) -> Int[np.ndarray, " window"]:
         """About what a window of so many tokens takes, gathered and inside the network."""

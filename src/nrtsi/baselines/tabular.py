@@ -1,13 +1,12 @@
 """scikit-learn's imputers, which see a table of rows and know of time as one more column."""
 
+# scikit-learn takes a second to import, so only the methods that use it do.
+
 import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.experimental import enable_iterative_imputer  # noqa: F401
-from sklearn.impute import IterativeImputer, KNNImputer
 
 from nrtsi.estimator import Imputer
 from nrtsi.scaling import Scaler
@@ -30,6 +29,8 @@ class Tabular(Imputer):
 
     def fit_series(self, series: SeriesSet) -> None:
         """Learns from the rows that have an observed cell, or from an even choice of them."""
+        from sklearn.exceptions import ConvergenceWarning
+
         rows = np.flatnonzero(np.logical_or.reduce(series.observed, axis=1))
         if rows.size > self.most_rows:
             rows = rows[np.linspace(0, rows.size - 1, self.most_rows).astype(np.int64)]
@@ -69,6 +70,8 @@ class KNN(Tabular):
     most_rows = 2_000
 
     def _imputer(self) -> Any:
+        from sklearn.impute import KNNImputer
+
         return KNNImputer(n_neighbors=5, keep_empty_features=True)
 
 
@@ -82,6 +85,9 @@ class MICE(Tabular):
     most_rows = 20_000
 
     def _imputer(self) -> Any:
+        from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+        from sklearn.impute import IterativeImputer
+
         return IterativeImputer(
             max_iter=10, random_state=0, keep_empty_features=True, n_nearest_features=20
         )

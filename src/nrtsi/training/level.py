@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nrtsi.ahead import Ahead
 from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Tokens
+from nrtsi.threads import Ahead
 from nrtsi.training.acceleration import autocast, fastest
 from nrtsi.training.batches import Batch, Questions
 from nrtsi.training.muon import Muon

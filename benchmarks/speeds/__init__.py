@@ -1,0 +1,1 @@
+"""What `benchmarks/speed.py` measures, a file for each question."""

@@ -1,0 +1,100 @@
+"""Floating point operations: how many were done, and how many a second there could be."""
+
+import time
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+aten = torch.ops.aten
+
+Product = tuple[int, int, int]
+"""Rows, inner size and columns of a product of matrices."""
+
+TIMINGS = 30
+"""Times each product is tried: the fastest is the peak."""
+
+
+def _forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+def _backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_backward_flop_count(grad, query, key, value)
+
+
+# torch knows how to count the attention of a GPU only; that of a CPU does the same work.
+ATTENTION = {
+    aten._scaled_dot_product_flash_attention_for_cpu: _forward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward,
+}
+
+
+class Arithmetic(TorchDispatchMode):
+    """Counts the operations of products and attention, forward and backward, between two calls.
+
+    Element-wise work is not counted, as is usual; it takes its time all the same.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products: Counter[Product] = Counter()
+        self._counter = FlopCounterMode(display=False, custom_mapping=ATTENTION)
+        self._counting = False
+
+    def begin(self) -> None:
+        """From here on."""
+        self._counting = True
+        self._before = self._totals()
+
+    def end(self) -> None:
+        """Up to here."""
+        self._counting = False
+        both = zip(self._totals(), self._before, strict=True)
+        self.operations, self.attention = (after - before for after, before in both)
+
+    def __enter__(self) -> "Arithmetic":
+        self._counter.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._counter.__exit__(*error)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if self._counting and func in (aten.mm.default, aten.addmm.default):
+            left, right = args[-2:]
+            self.products[left.shape[0], left.shape[1], right.shape[1]] += 1
+        return func(*args, **(kwargs or {}))
+
+    def _totals(self) -> tuple[int, int]:
+        counts = self._counter.get_flop_counts().get("Global", {})
+        return sum(counts.values()), sum(counts.get(each, 0) for each in ATTENTION)
+
+
+def peak(products: Counter[Product]) -> float:
+    """Operations a second of `torch.mm` doing these very products and nothing else.
+
+    Each takes the time of its fastest try. Those that make up less than a hundredth are left out.
+    """
+    work = {size: 2 * size[0] * size[1] * size[2] * count for size, count in products.items()}
+    large = {size: n for size, n in work.items() if n >= sum(work.values()) / 100}
+    return sum(large.values()) / sum(n / _rate(size) for size, n in large.items())
+
+
+def _rate(size: Product) -> float:
+    rows, inner, columns = size
+    left, right = torch.rand(rows, inner), torch.rand(inner, columns)
+    out = torch.empty(rows, columns)
+    return 2 * rows * inner * columns / min(_seconds(left, right, out) for _ in range(TIMINGS))
+
+
+def _seconds(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
+    begun = time.perf_counter()
+    torch.mm(left, right, out=out)
+    return time.perf_counter() - begun

@@ -1,0 +1,81 @@
+"""`nrtsi impute` where the data is filled part by part."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nrtsi.errors import InputError
+from nrtsi.options import Overwrite, Voice
+from nrtsi.progress import ProgressBar
+from nrtsi.reports import count
+
+if TYPE_CHECKING:
+    from nrtsi.imputer import NRTSI
+    from nrtsi.streaming import Summary
+
+__all__ = ["Sitting", "impute_in_parts", "refuse_in_parts", "refuse_whole"]
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """How much is worked on at once, and what becomes of an earlier run."""
+
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for the data of a Parquet file, such as 512MB or 4GiB; a larger file, "
+            "and any folder, is filled part by part.",
+        ),
+    ] = "1GiB"
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run, part by part, that was cut short.")
+    ] = False
+    overwrite: Overwrite = False
+
+
+def refuse_in_parts(data: Path, **options: object) -> None:
+    """Refuses the options that are not for data which is filled part by part."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"--{name} must not be given for {data}, which is filled part by part; leave it "
+                f"out, or allow more --memory if it is a single file"
+            )
+
+
+def refuse_whole(data: Path, *, resume: bool) -> None:
+    """Refuses the option that is only for data which is filled part by part."""
+    if resume:
+        raise InputError(
+            f"--resume must come with a folder, or with a Parquet file larger than --memory and "
+            f"a Parquet file to write, got {data}; leave it out"
+        )
+
+
+def impute_in_parts(
+    model: "NRTSI", path: Path | None, data: Path, out: Path, sitting: Sitting, voice: Voice
+) -> None:
+    """Fills DATA by the model of the file at `path`, or one to be trained first."""
+    from nrtsi.streaming import impute_files
+    from nrtsi.streaming.work import work_folder
+
+    began, settings = time.monotonic(), asdict(sitting)
+    try:
+        with ProgressBar(quiet=voice.quiet) as listener:
+            summary = impute_files(model, data, out, listener=listener, say=voice.say, **settings)
+    except KeyboardInterrupt:
+        kept = f"what is done is kept in {work_folder(out)}"
+        typer.echo(f"nrtsi: interrupted; {kept}: add --resume to go on", err=True)
+        raise typer.Exit(130) from None
+    by = f", {count(summary.steps, 'step')}" if path is None else f" by {path}"
+    voice.report(f"wrote {out}: {_done(summary)}{by} in {time.monotonic() - began:.0f} s")
+
+
+def _done(summary: "Summary") -> str:
+    still = f", {summary.left:,} still missing" if summary.left else ""
+    parts = f"{count(summary.files, 'file')}, {count(summary.parts, 'part')}"
+    return f"{summary.imputed:,} of {count(summary.cells, 'cell')} imputed{still} ({parts})"

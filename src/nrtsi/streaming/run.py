@@ -1,0 +1,161 @@
+"""`impute_files`: Parquet in, Parquet out, part by part; a killed run goes on where it was."""
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from nrtsi import __version__
+from nrtsi.atomic import check_writable
+from nrtsi.errors import InputError
+from nrtsi.events import Listener
+from nrtsi.imputer import NRTSI
+from nrtsi.sizes import bytes_of
+from nrtsi.streaming.filling import Filling, model_columns
+from nrtsi.streaming.output import Output
+from nrtsi.streaming.sources import SUFFIXES, must_be_alike, parts_of, sources_of
+from nrtsi.streaming.training import Say, fitted_in
+from nrtsi.streaming.work import Work, work_folder
+
+__all__ = ["Summary", "impute_files"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run has done, all its sittings together."""
+
+    files: int
+    parts: int
+    rows: int
+    cells: int
+    """Cells of the columns that are filled."""
+
+    imputed: int
+    """Cells that were missing and are filled."""
+
+    left: int
+    """Cells that are still missing."""
+
+    steps: int
+    """Training steps of the model."""
+
+
+def impute_files(
+    model: NRTSI,
+    source: str | Path,
+    target: str | Path,
+    *,
+    memory: str | float = "1GiB",
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+    say: Say = log.info,
+) -> Summary:
+    """Fills the missing values of Parquet files of any size and writes files like them.
+
+    Observed cells, the order of rows, schema and names are those of the input. The memory in use
+    does not depend on the size of the input. A run that was killed leaves a folder
+    `TARGET.partial` and goes on from there with `resume`; the result is the same.
+
+    Args:
+        model: A fitted model; one that is not fitted is trained on a sample of the parts first.
+        source: A Parquet file, or a folder of them.
+        target: A file for a file, a folder for a folder; its parent folder exists.
+        memory: Memory for the data worked on at once, as "512MB", "2GiB" or bytes; what the
+            program itself takes comes on top.
+        resume: Go on with a run that was cut short, if there is one.
+        overwrite: Replace files that are in the way, and forget a run that was cut short.
+        listener: Told of every step of training and every pass of imputation.
+        say: Told in sentences what was guessed and what it is trained on.
+
+    Raises:
+        InputError: The data or a setting cannot be used, or the run to be resumed was another.
+    """
+    source, target, budget = Path(source), Path(target), bytes_of(memory)
+    folder = work_folder(target)
+    sources = sources_of(source, budget)
+    _check_places(source, target, overwrite=overwrite or folder.exists())
+    must_be_alike(sources, _columns(model))
+    identity = {
+        "version of nrtsi": __version__,
+        "model": _digest(model),
+        "memory": budget,
+        "data": {each.name: [each.size, each.modified, each.rows] for each in sources},
+    }
+    if resume and not folder.exists():
+        say(f"there is no {folder} to resume; starting from the beginning")
+    work = Work.begin(folder, identity, resume=resume, overwrite=overwrite)
+    parts = parts_of(sources)
+    fitted = fitted_in(work, model, parts, listener, say)
+    places = {each.name: target / each.name if source.is_dir() else target for each in sources}
+    Filling(fitted, Output(work, places), parts).run(listener)
+    counts = [work.counts(part.number) for part in parts]
+    work.remove()
+    rows = sum(part.rows for part in parts)
+    return Summary(
+        files=len(sources),
+        parts=len(parts),
+        rows=rows,
+        cells=rows * len(fitted.columns_.values or ()),
+        imputed=sum(each["imputed"] for each in counts),
+        left=sum(each["left"] for each in counts),
+        steps=fitted.steps_,
+    )
+
+
+def _columns(model: NRTSI) -> list[str] | None:
+    """The columns that all files must have; all that the first has, where nothing is settled."""
+    return model_columns(model) if model.__sklearn_is_fitted__() else None
+
+
+def _digest(model: NRTSI) -> str:
+    """A digest of all that decides what the model fills in."""
+    if not model.__sklearn_is_fitted__():
+        words = json.dumps(model.get_params(deep=False), sort_keys=True, default=str)
+        return hashlib.sha256(words.encode()).hexdigest()
+    tensors, record = model.fitted_.pack()
+    digest = hashlib.sha256(json.dumps([record, model.info()], sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _check_places(source: Path, target: Path, *, overwrite: bool) -> None:
+    """Refuses, before any work, a target that cannot or should not be written.
+
+    Raises:
+        InputError: It is in the way of the input, or exists already, or is of another kind.
+    """
+    here, there = source.resolve(), target.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise InputError(
+            f"{target} must lie apart from {source}, which is read while it is written; "
+            f"choose another --out"
+        )
+    if source.is_dir():
+        _check_folder(source, target, overwrite=overwrite)
+        return
+    if target.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"{target} must end in {' or '.join(SUFFIXES)}, because {source} is too large to be "
+            f"read at once; rename it, or allow more memory"
+        )
+    check_writable(target, overwrite=overwrite)
+
+
+def _check_folder(source: Path, target: Path, *, overwrite: bool) -> None:
+    tables = (*SUFFIXES, ".csv", ".tsv", ".gz")
+    if target.is_file() or (target.suffix in tables and target.suffix != source.suffix):
+        raise InputError(
+            f"{target} must be a folder, because {source} is one, got the name of a file; "
+            f"name a folder"
+        )
+    if target.is_dir() and any(target.iterdir()) and not overwrite:
+        raise InputError(
+            f"{target} exists already and is not empty; add --overwrite to replace the files that "
+            f"are written, or choose another name"
+        )
+    check_writable(target.parent / f"{target.name}.partial.json", overwrite=True)

@@ -1,0 +1,61 @@
+"""What a short run does not wait for: libraries that it imports without need."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+
+def refuse(*names):
+    there = sorted(set(names) & set(sys.modules))
+    assert not there, f"imported {there}"
+
+import nrtsi.baselines, nrtsi.files, nrtsi.imputer
+refuse("sklearn", "scipy", "pandas", "polars", "matplotlib", "rich")
+
+import numpy as np
+value = np.sin(np.arange(60.0)).reshape(30, 2)
+value[4:8, 0] = np.nan
+model = nrtsi.NRTSI(preset="tiny", steps=1).fit(value)
+model.save(sys.argv[1])
+assert np.isfinite(nrtsi.load(sys.argv[1]).set_params(seed=1).impute(value)).all()
+refuse("sklearn", "scipy", "polars", "matplotlib")
+"""
+
+
+def test_training_and_imputing_wait_for_nothing_they_do_not_use(tmp_path):
+    command = [sys.executable, "-c", CODE, str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+WITHOUT = """
+import sys
+import pyarrow as pa
+from nrtsi.arrow import do_without_pandas
+
+do_without_pandas()
+assert pa.array([1.5, None]).to_numpy(zero_copy_only=False)[0] == pa.scalar(1.5).as_py()
+assert "pandas" not in sys.modules
+
+import pandas as pd
+frame = pa.table({"x": [1.5, None]}).to_pandas()
+assert frame.equals(pd.DataFrame({"x": [1.5, None]}))
+assert pa.array(frame["x"]).null_count == 1
+"""
+
+
+def test_pyarrow_does_without_pandas_until_it_cannot():
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_pandas_that_is_there_stays():
+    import pandas as pd
+    import pyarrow as pa
+
+    from nrtsi.arrow import do_without_pandas
+
+    do_without_pandas()
+    assert pa.array(pd.Series([1.5, None])).null_count == 1

@@ -19,7 +19,7 @@ from speeds.sizes import FULL, QUICK
 from nrtsi.atomic import atomic, check_writable
 from nrtsi.errors import InputError
 
-QUESTIONS = ("contest", "training", "growth", "startup")
+QUESTIONS = ("contest", "planning", "training", "growth", "startup")
 
 
 def main() -> None:

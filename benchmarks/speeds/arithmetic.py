@@ -1,12 +1,16 @@
 """Floating point operations: how many were done, and how many a second there could be."""
 
+import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from nrtsi.threads import Cores
 
 aten = torch.ops.aten
 
@@ -15,6 +19,12 @@ Product = tuple[int, int, int]
 
 TIMINGS = 30
 """Times each product is tried: the fastest is the peak."""
+
+IN_A_ROW = 16
+"""Products that a core makes between two looks at the clock: waking it counts for little."""
+
+LARGEST = 24
+"""Products that are tried: those with the most work."""
 
 
 def _forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -80,21 +90,34 @@ class Arithmetic(TorchDispatchMode):
 def peak(products: Counter[Product]) -> float:
     """Operations a second of `torch.mm` doing these very products and nothing else.
 
-    Each takes the time of its fastest try. Those that make up less than a hundredth are left out.
+    Each takes the time of its fastest try. Only those that make up most of the work are tried.
     """
-    work = {size: 2 * size[0] * size[1] * size[2] * count for size, count in products.items()}
-    large = {size: n for size, n in work.items() if n >= sum(work.values()) / 100}
+    work = Counter({size: 2 * math.prod(size) * count for size, count in products.items()})
+    large = dict(work.most_common(LARGEST))
     return sum(large.values()) / sum(n / _rate(size) for size, n in large.items())
 
 
 def _rate(size: Product) -> float:
+    """The faster of two ways: all cores at one product, or each core at one of its own."""
     rows, inner, columns = size
     left, right = torch.rand(rows, inner), torch.rand(inner, columns)
-    out = torch.empty(rows, columns)
-    return 2 * rows * inner * columns / min(_seconds(left, right, out) for _ in range(TIMINGS))
+    cores = Cores(torch.get_num_threads())
+
+    def multiply(out: torch.Tensor) -> None:
+        torch.mm(left, right, out=out)
+
+    def several(outs: list[torch.Tensor]) -> None:
+        for out in outs:
+            torch.mm(left, right, out=out)
+
+    one = torch.empty(rows, columns)
+    each = [[torch.empty(rows, columns)] * IN_A_ROW for _ in range(cores.count)]
+    together = min(_seconds(lambda: multiply(one)) for _ in range(TIMINGS))
+    apart = min(_seconds(lambda: cores.each(several, each)) for _ in range(TIMINGS))
+    return 2 * math.prod(size) * max(1 / together, cores.count * IN_A_ROW / apart)
 
 
-def _seconds(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
+def _seconds(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
-    torch.mm(left, right, out=out)
+    work()
     return time.perf_counter() - begun

@@ -23,6 +23,7 @@ def tables(record: Record) -> str:
     parts: dict[str, Callable[[Any], str]] = {
         "billiards": _billiards,
         "stages": _stages,
+        "planning": _planning,
         "training": _training,
         "growth": _growth,
         "startup": _startup,
@@ -67,6 +68,13 @@ def _billiards(table: dict[str, dict[str, float | None]]) -> str:
 def _stages(shares: dict[str, float]) -> str:
     rows = [[name, f"{share:.0%}"] for name, share in shares.items()]
     return f"Where the time of nrtsi goes:\n\n{grid(['stage', 'share'], rows)}"
+
+
+def _planning(figures: Record) -> str:
+    return (
+        f"## Planning\n\nThe plan of {figures['steps']} steps takes {number(figures['plan'])} s of "
+        f"the {number(figures['fill'])} s in which the series are filled."
+    )
 
 
 def _training(figures: Record) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nrtsi.bench.runner import _revision, _versions
+from nrtsi.bench.runner import code_revision, code_versions
 from speeds.billiards import digest
 from speeds.goals import GOALS
 from speeds.sizes import Sizes
@@ -22,8 +22,8 @@ def measured(sizes: Sizes, questions: Sequence[str]) -> dict[str, Any]:
     about = {
         "quick": sizes.quick,
         "threads": torch.get_num_threads(),
-        "versions": _versions(digest(sizes.series), "quick" if sizes.quick else ""),
-        "revision": _revision(),  # of the code that runs, which may be edited meanwhile
+        "versions": code_versions(digest(sizes.series), "quick" if sizes.quick else ""),
+        "revision": code_revision(),  # of the code that runs, which may be edited meanwhile
     }
     found: dict[str, Any] = {}
     for question in questions:

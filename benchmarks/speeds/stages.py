@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -10,33 +9,44 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import torch
+
 from nrtsi.inference import Engine
+from nrtsi.model import tokens
 from nrtsi.model.rows import RowNetwork
 from nrtsi.schedule import plan
 
 # The one place that knows how the library divides the work; none of them calls another.
 STAGES = {
-    "schedule": (plan, "plan"),
-    "gather": (Engine, "_questions"),
-    "network": (RowNetwork, "forward"),
+    "schedule": [(plan, "plan")],
+    "gather": [(Engine, "_questions"), (tokens, "tokens")],
+    "network": [(RowNetwork, "forward")],
 }
 
 
 def stages(work: Callable[[], object]) -> dict[str, float]:
-    """Seconds of each stage, over those of `work`.
-
-    Windows may be gathered while the network works on others: that time is told as well, and the
-    shares add up to more than one. What is left, waiting for them included, is `scatter`.
-    """
+    """Seconds of each stage, over those of `work` by one thread; what is left is `scatter`."""
     watch = Stopwatch()
     with ExitStack() as timed:
-        for name, (owner, function) in STAGES.items():
-            timed.enter_context(_replaced(getattr(owner, function), watch.around, name))
+        timed.enter_context(_one_thread())
+        for name, functions in STAGES.items():
+            for owner, function in functions:
+                timed.enter_context(_replaced(getattr(owner, function), watch.around, name))
         begun = time.perf_counter()
         work()
         total = time.perf_counter() - begun
     shares = {name: watch.seconds[name] / total for name in STAGES}
-    return shares | {"scatter": 1 - watch.own / total}
+    return shares | {"scatter": 1 - sum(shares.values())}
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Stopwatch:
@@ -44,9 +54,6 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.own = 0.0
-        """Those of all of them in the thread that made the watch."""
-        self._thread = threading.get_ident()
 
     @contextmanager
     def running(self, name: str) -> Iterator[None]:
@@ -55,9 +62,7 @@ class Stopwatch:
         try:
             yield
         finally:
-            seconds = time.perf_counter() - begun
-            self.seconds[name] += seconds
-            self.own += seconds if threading.get_ident() == self._thread else 0.0
+            self.seconds[name] += time.perf_counter() - begun
 
     def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """The same function, timed; of a generator the time between items is not its own."""

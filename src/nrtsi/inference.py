@@ -16,13 +16,13 @@ from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
-from nrtsi.threads import Cores, cores
+from nrtsi.threads import Cores
 from nrtsi.windows import Padded, windows
 
 __all__ = ["Engine", "Reading", "noise", "part_of"]
 
 # Bytes of the windows that a core works on at once: what its caches hold, or nearly.
-ENOUGH = 2**24
+ENOUGH = 2**25
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class Engine:
         The next step changes the series that were yielded: copy what is to be kept.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
-        with cores(self.networks[0].device) as many:
-            for step in plan(series, self.schedule):
-                for rows, values in self._ask(state, step, draw, many):
-                    unknown = ~state.observed[rows]
-                    state.value[rows] = np.where(unknown, values, state.value[rows])
-                state.observed[step.rows] = True
-                yield step, state
+        cores = Cores.of(self.networks[0].device)
+        for step in plan(series, self.schedule):
+            for rows, values in self._ask(state, step, draw, cores):
+                unknown = ~state.observed[rows]
+                state.value[rows] = np.where(unknown, values, state.value[rows])
+            state.observed[step.rows] = True
+            yield step, state
 
     def reading(self, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
@@ -114,7 +114,7 @@ class Engine:
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
     def _ask(
-        self, state: SeriesSet, step: Step, draw: np.ndarray | None, many: Cores
+        self, state: SeriesSet, step: Step, draw: np.ndarray | None, cores: Cores
     ) -> list[Answer]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
         scene = Scene.of(state, step.rows, step.gap, self.layout)
@@ -132,7 +132,7 @@ class Engine:
             rows = padded.target[padded.target_valid]
             return rows, values.cpu().numpy()[padded.target_valid].astype(np.float64)
 
-        return many.each(answer, list(self._questions(state, step, many.count)))
+        return cores.each(answer, list(self._questions(state, step, cores.count)))
 
     def _questions(
         self, state: SeriesSet, step: Step, cores: int

@@ -1,54 +1,67 @@
 """Work done by several threads: at once, or before it is asked for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from contextvars import copy_context
+from threading import Barrier
 from typing import Generic, TypeVar
 
 import torch
 
-__all__ = ["Ahead", "Cores", "cores"]
+__all__ = ["Ahead", "Cores"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
 class Cores:
-    """Threads that share pieces of work, each piece done by one of them."""
-
-    count: int
-    pool: ThreadPoolExecutor
-
-    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """The function of every item, in the order of the items."""
-        if self.count == 1 or len(items) == 1:
-            return [function(item) for item in items]
-        return list(self.pool.map(function, items))
-
-
-@contextmanager
-def cores(device: torch.device) -> Iterator[Cores]:
-    """As many threads as PyTorch would use for one piece of work; none of them uses others.
+    """Threads that share pieces of work, each piece done by one core.
 
     Small networks are faster so: a core that has its own piece need not wait for another after
     every operation, and what it works on stays in its cache. Beside a GPU one thread prepares what
     comes next while another waits.
 
-    >>> with cores(torch.device("cpu")) as some:
-    ...     some.each(abs, [-1, 2, -3])
+    >>> Cores(2).each(abs, [-1, 2, -3])
     [1, 2, 3]
     """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ThreadPoolExecutor | None = None
+
+    @classmethod
+    def of(cls, device: torch.device) -> "Cores":
+        """As many as PyTorch would use for one piece of work."""
+        return cls(torch.get_num_threads() if device.type == "cpu" else 2)
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """The function of every item, in the order of the items."""
+        if self.count == 1 or len(items) == 1:
+            return [function(item) for item in items]
+        if self._pool is None:
+            self._pool = _single_threads(self.count)
+        # What holds for the caller, such as what numpy warns of, holds for the threads.
+        contexts = [copy_context() for _ in items]
+        return list(self._pool.map(lambda here, item: here.run(function, item), contexts, items))
+
+
+def _single_threads(count: int) -> ThreadPoolExecutor:
+    """Threads whose tensor operations use no other threads."""
+    started = Barrier(count + 1)
     before = torch.get_num_threads()
-    count = before if device.type == "cpu" else 2
-    try:
-        with ThreadPoolExecutor(count, initializer=partial(torch.set_num_threads, 1)) as pool:
-            yield Cores(count, pool)
-    finally:
-        # A thread sets its own number, and also that of threads yet to come.
-        torch.set_num_threads(before)
+
+    def begin() -> None:
+        torch.get_num_threads()  # a thread that never asked takes the common number when it does
+        torch.set_num_threads(1)
+        started.wait()
+
+    pool = ThreadPoolExecutor(count, initializer=begin)
+    for _ in range(count):
+        pool.submit(int)
+    started.wait()
+    # A thread sets its own number and, for all threads yet to come, the number they begin with.
+    torch.set_num_threads(before)
+    return pool
 
 
 class Ahead(Generic[Result]):

@@ -35,7 +35,7 @@ from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.training.curriculum import Budget
 
-__all__ = ["Plan", "Task", "run", "task_of"]
+__all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = No
     """
     check_writable(plan.out, overwrite=True)
     _refuse_other_effort(plan)
-    revision = _revision()  # of the code that runs, which may be edited meanwhile
+    revision = code_revision()  # of the code that runs, which may be edited meanwhile
     for name, data in _data_sets(plan, say):
         todo = list(_missing(plan, name))
         if todo:
@@ -316,7 +316,7 @@ class _Clerk:
             impute_s=f"{meter.seconds:.2f}" if meter else "",
             peak_mib=f"{max(peaks):.0f}" if peaks else "",
             parameters="" if known.parameters is None else str(known.parameters),
-            versions=_versions(self.data, self.plan.effort(self.name)),
+            versions=code_versions(self.data, self.plan.effort(self.name)),
             revision=self.revision,
         )
 
@@ -370,7 +370,7 @@ def _refuse_other_data(plan: Plan, data: Dataset) -> None:
             )
 
 
-def _versions(data: str, effort: str) -> str:
+def code_versions(data: str, effort: str) -> str:
     """What the figures depend on: software and data, and after a semicolon the effort."""
     found = [f"python {platform.python_version()}"]
     for name in ("nrtsi", "torch", "numpy", "pypots"):
@@ -381,7 +381,7 @@ def _versions(data: str, effort: str) -> str:
     return " ".join([*found, f"data {data}"]) + (f"; {effort}" if effort else "")
 
 
-def _revision() -> str:
+def code_revision() -> str:
     """The commit of the source that runs; empty where it is an installed package."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:

@@ -121,4 +121,4 @@ class SetAttention(nn.Module):
         joined = linear(tokens, torch.cat(weights))
         size = joined.shape[-1] // (len(weights) * self.heads)
         by_head = joined.reshape(*joined.shape[:2], len(weights) * self.heads, size)
-        return list(torch.tensor_split(by_head, len(weights), dim=2))
+        return list(torch.split(by_head, self.heads, dim=2))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Tokens
-from nrtsi.threads import Ahead
+from nrtsi.threads import Ahead, Cores
 from nrtsi.training.acceleration import autocast, fastest
 from nrtsi.training.batches import Batch, Questions
 from nrtsi.training.muon import Muon
@@ -23,6 +24,9 @@ __all__ = ["Trainer", "loss_of", "under"]
 
 # Steps that share one drawing of hidden cells: planning is paid for once in so many.
 STEPS_A_DRAW = 16
+
+# Windows that are worth a core of their own.
+FEWEST = 32
 WARM_UP = 20
 
 
@@ -65,6 +69,8 @@ class Trainer:
         self.optimizers = _optimizers(self.network, self.config)
         self._drawn: tuple[int, list[Batch]] | None = None
         self._trained: nn.Module | None = None
+        device = self.network.device
+        self._cores = Cores.of(device) if device.type == "cpu" else Cores(1)
         windows = self._size * STEPS_A_DRAW
         self._draw = Ahead(lambda number: self.questions.draw(number, windows, self.level))
         if not self.best:
@@ -81,22 +87,49 @@ class Trainer:
         Raises:
             TrainingError: The loss is not finite; the network is as good as it has been.
         """
-        batch, cells = self._batch()
+        windows, cells = self._windows()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self._rate(fraction)
             optimizer.zero_grad(set_to_none=True)
         self.network.train()
+        network = self._network(windows)
+        if network is self.network:
+            loss = self._learn_by_cores(windows, cells)
+        else:
+            loss = self._learn_together(network, windows, cells)
+        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self._cores.each(lambda optimizer: optimizer.step(), self.optimizers)
+        self.step += 1
+        return loss
+
+    def _learn_by_cores(self, windows: Int[np.ndarray, " window"], cells: int) -> float:
+        """The loss, and its gradients in the weights; every core takes a part of the windows."""
+        weights = list(self.network.parameters())
+
+        def learn(part: Int[np.ndarray, " window"]) -> tuple[float, tuple[Tensor, ...]]:
+            loss = loss_of(self.network, self._gathered(part)) / cells
+            return loss.item(), torch.autograd.grad(loss, weights, materialize_grads=True)
+
+        learnt = self._cores.each(learn, self._parts(windows))
+        loss = sum(part for part, _ in learnt)
+        if not math.isfinite(loss):
+            raise self._failure()
+        gradients = [gradient for _, gradient in learnt]
+        for weight, *parts in zip(weights, *gradients, strict=True):
+            weight.grad = torch.stack(parts).sum(dim=0)
+        return loss
+
+    def _learn_together(
+        self, network: nn.Module, windows: Int[np.ndarray, " window"], cells: int
+    ) -> float:
+        """The same by a network that is compiled, or that other processes train as well."""
         # The gradients of the processes are averaged, but their losses are parts of a sum.
-        part = loss_of(self._network(batch), batch) * (self.ranks.size / cells)
+        part = loss_of(network, self._gathered(windows)) * (self.ranks.size / cells)
         loss = self.ranks.total(part.item())[0] / self.ranks.size
         if not math.isfinite(loss):
             raise self._failure()
         part.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self.step += 1
         return loss
 
     def _failure(self) -> TrainingError:
@@ -121,14 +154,17 @@ class Trainer:
 
     def _validation_loss(self) -> float:
         self.network.eval()
-        loss, cells = 0.0, 0
         size, ranks = self.config.batch, self.ranks
-        with torch.inference_mode():
-            for first in range(ranks.rank * size, self.validation.size, ranks.size * size):
-                last = min(first + size, self.validation.size)
-                batch = self.validation.pick(np.arange(first, last)).to(self.network.device)
-                loss += float(loss_of(self.network, batch))
-                cells += int(batch.counts.sum())
+
+        def score(first: int) -> tuple[float, int]:
+            last = min(first + size, self.validation.size)
+            batch = self.validation.pick(np.arange(first, last)).to(self.network.device)
+            with torch.inference_mode():
+                return float(loss_of(self.network, batch)), int(batch.counts.sum())
+
+        firsts = range(ranks.rank * size, self.validation.size, ranks.size * size)
+        scores = self._cores.each(score, firsts)
+        loss, cells = (sum(each) for each in zip(*scores, strict=True)) if scores else (0.0, 0)
         loss, everyones = ranks.total(loss, float(cells))
         return loss / max(1.0, everyones)
 
@@ -165,9 +201,10 @@ class Trainer:
     def _keep(self) -> None:
         self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
-    def _network(self, batch: Batch) -> nn.Module:
-        """The network as it is trained; its first batch shows the compiler what is done."""
+    def _network(self, windows: Int[np.ndarray, " window"]) -> nn.Module:
+        """The network as it is trained; the first windows show the compiler what is done."""
         if self._trained is None:
+            batch = self._gathered(windows)
             fast = fastest(
                 self.network,
                 lambda network: loss_of(network, batch) / batch.size,
@@ -177,7 +214,7 @@ class Trainer:
             self._trained = self.ranks.averaging(fast)
         return self._trained
 
-    def _batch(self) -> tuple[Batch, int]:
+    def _windows(self) -> tuple[Int[np.ndarray, " window"], int]:
         """This process's share of the step's windows, and how many cells count in all of them."""
         number, turn = divmod(self.step, STEPS_A_DRAW)
         size, ranks = self._size, self.ranks
@@ -185,8 +222,20 @@ class Trainer:
         order = np.random.default_rng([*self.questions.seed, number, 1]).permutation(pool.size)
         chosen = np.take(order, np.arange(turn * size, (turn + 1) * size), mode="wrap")
         cells = int(pool.counts[torch.from_numpy(chosen)].sum())
-        own = pool.pick(chosen[ranks.rank :: ranks.size])
-        return own.to(self.network.device), max(1, cells)
+        return chosen[ranks.rank :: ranks.size], max(1, cells)
+
+    def _gathered(self, windows: Int[np.ndarray, " window"]) -> Batch:
+        return self._pool(self.step // STEPS_A_DRAW).pick(windows).to(self.network.device)
+
+    def _parts(self, windows: Int[np.ndarray, " window"]) -> list[Int[np.ndarray, " part"]]:
+        """The windows divided among the cores, like sizes together and as many tokens for each."""
+        count = min(self._cores.count, max(1, windows.size // FEWEST))
+        valid = self._pool(self.step // STEPS_A_DRAW).tokens.valid
+        size = valid[torch.from_numpy(windows)].sum(dim=1).numpy()
+        order = np.argsort(size, kind="stable")
+        tokens = np.cumsum(size[order])
+        ends = np.searchsorted(tokens, np.arange(1, count) * tokens[-1] / count)
+        return [part for part in np.split(windows[order], ends) if part.size]
 
     @property
     def _size(self) -> int:
@@ -243,4 +292,7 @@ def _optimizers(network: RowNetwork, config: TrainConfig) -> list[torch.optim.Op
     inside = {id(p) for p in matrices}
     rest = [p for p in network.parameters() if id(p) not in inside]
     adam = torch.optim.Adam(rest, lr=config.learning_rate, betas=(0.9, 0.99))
-    return [adam, Muon(matrices, lr=config.learning_rate)] if matrices else [adam]
+    # Matrices of one shape are worked on together, and each shape by another core.
+    shapes = sorted({tuple(sorted(p.shape)) for p in matrices})
+    alike = [[p for p in matrices if tuple(sorted(p.shape)) == shape] for shape in shapes]
+    return [adam, *(Muon(each, lr=config.learning_rate) for each in alike)]

@@ -41,21 +41,28 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Moves every matrix; those of one shape together, since small products are slow alone."""
+        """Moves every matrix; those of one shape together, since small products are slow alone.
+
+        A matrix and one that lies on its side are of one shape.
+        """
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[Tensor]] = {}
+            shapes: dict[tuple[int, ...], list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    shapes.setdefault(parameter.shape, []).append(parameter)
+                    shapes.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
             for shape, parameters in shapes.items():
-                update = orthogonal(self._directions(parameters, group))
-                # Root mean square of an entry as large as Adam's, whatever the shape.
-                length = group["lr"] * 0.4 * max(shape) ** 0.5
-                torch._foreach_add_(parameters, list(update.unbind()), alpha=-length)
+                self._move(parameters, group, length=group["lr"] * 0.4 * shape[-1] ** 0.5)
 
-    def _directions(
-        self, parameters: list[Tensor], group: dict[str, Any]
-    ) -> Float[Tensor, "matrix row column"]:
+    def _move(self, parameters: list[Tensor], group: dict[str, Any], length: float) -> None:
+        """Moves matrices of one shape; the root mean square of an entry is as large as Adam's."""
+        tall = [p.shape[0] > p.shape[1] for p in parameters]
+        directions = self._directions(parameters, group)
+        lying = [d.mT if t else d for d, t in zip(directions, tall, strict=True)]
+        update = orthogonal(torch.stack(lying)).unbind()
+        upright = [u.mT if t else u for u, t in zip(update, tall, strict=True)]
+        torch._foreach_add_(parameters, upright, alpha=-length)
+
+    def _directions(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
         momentum = group["momentum"]
         for parameter in parameters:
             if "momentum" not in self.state[parameter]:
@@ -63,4 +70,4 @@ class Muon(torch.optim.Optimizer):
         old = [self.state[parameter]["momentum"] for parameter in parameters]
         grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
         torch._foreach_lerp_(old, grads, 1 - momentum)
-        return torch.stack(torch._foreach_lerp(grads, old, momentum))
+        return list(torch._foreach_lerp(grads, old, momentum))

@@ -406,7 +406,7 @@ def test_help_says_what_the_defaults_are():
     text = " ".join(run("impute", "--help").stdout.split())
     for words in ("60s by default", "0 by default", "what suits the budget", "left at auto"):
         assert words in text
-    assert text.count("auto, the default") == 3
+    assert text.count("auto, the default") == 4
     assert "error, the default" in text
 
 

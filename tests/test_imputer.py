@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -17,6 +18,7 @@ import nrtsi
 from nrtsi import NRTSI, CheckpointError, InputError, NotFittedError
 from nrtsi.config import SETTINGS
 from nrtsi.fingerprint import fingerprint, overlap
+from nrtsi.fitted import Fitted
 from nrtsi.frames import read
 from nrtsi.inference import noise
 from nrtsi.schedule.plan import plan
@@ -383,7 +385,13 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
         ({"model": {"width": 0}}, "width: Input should be greater than 0, got 0"),
         ({"model": {"colour": 1}}, "colour: Extra inputs are not permitted"),
         ({"max_level": -1}, "max_level: Input should be greater than or equal to 0, got -1"),
+        ({"max_level": "big"}, "max_level must be a whole number or 'auto', got 'big'"),
+        ({"max_level": True}, "max_level: Input should be a valid integer, got True"),
         ({"schedule": {"one_by_one_above": 99}}, "one_by_one_above must not exceed"),
+        (
+            {"schedule": "local"},
+            "schedule must be fields of ScheduleConfig as a dict, got 'local'",
+        ),
         ({"on_empty": "ignore"}, "on_empty must be 'error' or 'skip', got 'ignore'"),
         ({"columns": "a"}, r"columns must be a list of names, got .*'a'"),
     ],
@@ -391,6 +399,31 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
 def test_a_setting_out_of_range_is_named(words, message):
     with pytest.raises(InputError, match=message):
         NRTSI(**TINY | words).fit(hourly(30))
+
+
+@pytest.mark.parametrize(("hole", "coarsest"), [(1, 4), (30, 4), (40, 5), (600, 9)])
+def test_levels_reach_the_middle_of_the_longest_hole(hole, coarsest):
+    value = np.sin(np.arange(1500.0) / 9)[:, None]
+    value[400 : 400 + hole] = np.nan
+    model = NRTSI(**TINY | {"steps": 1}).fit(value)
+    assert model.fitted_.engine.schedule.max_level == coarsest
+    assert np.isfinite(model.impute(value)).all()
+
+
+@pytest.mark.parametrize("memory", [None, True, "much", 0, [1]])
+def test_memory_that_is_no_size_is_refused(model, memory):
+    other = NRTSI(memory=memory)
+    other.fitted_, other.clock_, other.columns_ = model.fitted_, model.clock_, model.columns_
+    with pytest.raises(InputError, match="memory must be a positive number of bytes"):
+        other.impute(hourly())
+
+
+def test_a_file_of_before_levels_were_part_of_the_layout_is_read(model):
+    tensors, record = model.fitted_.pack()
+    del record["layout"]["levels"]
+    again = Fitted.unpack(tensors, record, torch.device("cpu"))
+    series = model.open(hourly()).series
+    np.testing.assert_array_equal(again.fill(series), model.fitted_.fill(series))
 
 
 def test_a_series_with_nothing_observed_is_named_or_skipped():

@@ -18,7 +18,7 @@ from tests.strategies import seeds, some_series
 ORDERS = ["widest", "midpoints", "smallest", "all"]
 
 
-def engine(dims, *, order="midpoints", max_level="auto", networks=1):
+def engine(dims, *, order="midpoints", max_level=60, networks=1):
     """Untrained networks that do more than interpolate."""
     layout = Layout(dims, partial=True, levels=4)
     made = []

@@ -18,6 +18,7 @@ from nrtsi.errors import InputError
 from nrtsi.evaluation import evaluate
 from nrtsi.frames import Columns
 from nrtsi.model.attention import SetAttention
+from nrtsi.model.tokens import Scene, tokens
 from nrtsi.plotting import attention as attention_picture
 from nrtsi.plotting import (
     check_picture,
@@ -286,9 +287,10 @@ def test_weights_are_what_the_network_mixes_by(relative, seed):
     tokens = torch.randn(2, 5, 8, generator=rng, dtype=torch.float64)
     attend = torch.rand(2, 5, 5, generator=rng) < 0.6
     attend |= torch.eye(5, dtype=torch.bool)
-    angle = torch.rand(2, 1, 5, 2, generator=rng, dtype=torch.float64)
+    angle = torch.rand(2, 5, 1, 2, generator=rng, dtype=torch.float64)
     turn = torch.polar(torch.ones_like(angle), angle) if relative else None
-    given_all = (tokens, tokens, attend, turn, turn)
+    bias = torch.where(attend, 0.0, -torch.inf).double().unsqueeze(1)
+    given_all = (tokens, 0, bias, turn)
     with torch.no_grad():
         weights = attention.weights(*given_all)
         value = attention.value(tokens).reshape(2, 5, 2, 4)
@@ -326,7 +328,9 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
     row = int(step.rows[0])
     _, reading = model.fitted_.reading(one.series, row)
     state = model.fitted_.scaler.scale(one.series)
-    network, padded, asked = next(engine._questions(state, step))
+    network, padded = next(engine._questions(state, step, cores=1))
+    scene = Scene.of(state, step.rows, step.gap, engine.layout)
+    asked = tokens(scene, padded, engine.layout, engine.model)
     window, target = np.argwhere(padded.target_valid & (padded.target == row))[0]
     block, place = network.blocks[0], asked.obs + int(target)
     rows = [*padded.known[window], *padded.target[window]]

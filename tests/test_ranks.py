@@ -321,20 +321,22 @@ def test_learning_in_lower_precision_comes_to_nearly_the_same_losses(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("compiling", "seconds", "how"),
+    ("compiling", "seconds", "gpu", "how"),
     [
-        (True, None, "compiled"),
-        (True, 1.0, "compiled"),
-        (False, LONG, "plain"),
-        (None, LONG, "faster"),
-        (None, LONG / 2, "plain"),
-        (None, None, "plain"),
+        (True, None, False, "compiled"),
+        (True, 1.0, True, "compiled"),
+        (False, LONG, True, "plain"),
+        (None, LONG, True, "faster"),
+        (None, LONG, False, "plain"),
+        (None, LONG / 2, True, "plain"),
+        (None, None, True, "plain"),
     ],
 )
 def test_a_network_is_compiled_where_asked_or_where_a_long_run_gains(
-    monkeypatch, compiling, seconds, how
+    monkeypatch, compiling, seconds, gpu, how
 ):
     plain, made, faster = (torch.nn.Identity() for _ in range(3))
+    monkeypatch.setattr(acceleration, "_on_gpu", lambda network: gpu)
     monkeypatch.setattr(acceleration, "compiled", lambda network, loss: made)
     monkeypatch.setattr(acceleration, "faster_compiled", lambda network, loss: faster)
     wanted = {"plain": plain, "compiled": made, "faster": faster}[how]

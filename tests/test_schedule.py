@@ -9,14 +9,14 @@ from nrtsi.config import ScheduleConfig, schedule_for
 from nrtsi.errors import InputError
 from nrtsi.schedule.gaps import gaps, level_of
 from nrtsi.schedule.plan import plan
-from nrtsi.schedule.policies import SAME
+from nrtsi.schedule.policies import NEAR, SAME
 from nrtsi.series import SeriesSet
 from tests.strategies import seeds, some_series
 
 configs = st.builds(
     ScheduleConfig,
-    max_level=st.sampled_from([2, 3, 5, "auto"]),
-    order=st.sampled_from(["widest", "midpoints", "smallest", "all"]),
+    max_level=st.sampled_from([2, 3, 5, 60]),
+    order=st.sampled_from(["widest", "local", "midpoints", "smallest", "all"]),
     band=st.sampled_from([0.0, 1.0, 3.5]),
     one_by_one_above=st.sampled_from([None, 1.0, 4.0]),
     one_by_one_in=st.sampled_from(["series", "hole"]),
@@ -33,31 +33,44 @@ def plain_plan(time, missing, dims, config):
         sources = [i for i, m in enumerate(missing) if m < dims and i not in chosen]
         gap = {i: min((abs(time[i] - time[j]) for j in sources), default=np.inf) for i in chosen}
         if config.order != "all" and most == dims:
-            groups = runs(chosen) if config.order == "midpoints" else [chosen]
-            chosen = sorted(i for group in groups for i in plain_take(group, gap, config))
+            near = {i: sum(j < i for j in sources) // NEAR for i in chosen}
+            chosen = plain_take(chosen, gap, near, config)
         missing[chosen] = 0
         yield chosen, [plain_level(gap[i], config) for i in chosen]
 
 
-def plain_take(group, gap, config):
-    within = [gap[i] for i in group if gap[i] <= config.reach + SAME]
-    best = max(within, default=min(gap[i] for i in group))
+def plain_take(chosen, gap, near, config):
+    nearest = min(gap[i] for i in chosen)
     if config.order == "smallest":
-        best = min(gap[i] for i in group)
-    elif config.one_by_one_above is not None and best > config.one_by_one_above:
-        parts = [group] if config.one_by_one_in == "series" else runs(group)
-        widest = [[i for i in part if best - SAME <= gap[i] <= best + SAME] for part in parts]
-        return [part[0] for part in widest if part]
-    level = plain_level(best, config)
-    same = [i for i in group if plain_level(gap[i], config) == level]
-    if config.order == "smallest":
-        return [i for i in same if gap[i] <= best + config.band + SAME]
-    near = [i for i in same if gap[i] > best - config.band or gap[i] >= best - SAME]
-    return [i for i in near if gap[i] <= best + SAME]
+        level = plain_level(nearest, config)
+        same = [i for i in chosen if plain_level(gap[i], config) == level]
+        return [i for i in same if gap[i] <= nearest + config.band + SAME]
+    hole = {i: number for number, run in enumerate(runs(chosen)) for i in run}
+    beside = {
+        "widest": lambda i, j: True,
+        "local": lambda i, j: abs(near[i] - near[j]) <= 1,
+        "midpoints": lambda i, j: hole[i] == hole[j],
+    }[config.order]
+    within = [j for j in chosen if gap[j] <= config.reach + SAME]
+    taken, alone = [], set()
+    for i in chosen:
+        best = max((gap[j] for j in within if beside(i, j)), default=-np.inf)
+        best = best if within else nearest
+        if config.one_by_one_above is not None and best > config.one_by_one_above:
+            part = 0 if config.one_by_one_in == "series" else hole[i]
+            if best - SAME <= gap[i] <= best + SAME and part not in alone:
+                alone.add(part)
+                taken.append(i)
+            continue
+        near_enough = gap[i] > best - config.band or gap[i] >= best - SAME
+        same_level = plain_level(gap[i], config) == plain_level(best, config)
+        if near_enough and same_level and gap[i] <= best + SAME:
+            taken.append(i)
+    return taken
 
 
 def plain_level(gap, config):
-    return next((k for k in range(config.coarsest) if gap - SAME <= 2.0**k), config.coarsest)
+    return next((k for k in range(config.max_level) if gap - SAME <= 2.0**k), config.max_level)
 
 
 def runs(rows):
@@ -110,16 +123,38 @@ def test_midpoints_take_as_many_passes_as_the_longest_hole_halves(seed):
     missing[[0, -1]] = False
     value = np.where(missing, np.nan, 0.0)[None, :, None]
     holes = [len(run) for run in "".join("x" if m else " " for m in missing).split()]
-    config = ScheduleConfig(order="midpoints", max_level="auto")
+    config = ScheduleConfig(order="midpoints", max_level=60)
     steps = list(plan(SeriesSet.stack(value), config))
     assert len(steps) == max([int(np.log2(hole + 1)) for hole in holes], default=0)
+
+
+@given(seeds)
+def test_where_few_rows_are_known_the_local_order_is_the_paper_s(seed):
+    series = some_series(seed, whole=True)
+    if series.observed.any(axis=1).sum() >= 2 * NEAR:
+        return
+    orders = [plan(series, ScheduleConfig(order=order)) for order in ("widest", "local")]
+    widest, local = ([s.rows.tolist() for s in steps] for steps in orders)
+    # Rows that are filled become known, and then neighbourhoods may part.
+    assert local[:1] == widest[:1]
+
+
+def test_holes_far_apart_do_not_wait_for_each_other():
+    value = np.zeros((1, 2000, 1))
+    for hole in range(40):
+        value[0, 50 * hole + 5 : 50 * hole + 6 + hole % 30] = np.nan
+    passes = {
+        order: sum(1 for _ in plan(SeriesSet.stack(value), ScheduleConfig(order=order)))
+        for order in ("widest", "local", "midpoints")
+    }
+    assert passes["midpoints"] <= passes["local"] < passes["widest"] / 2
 
 
 @given(seeds)
 def test_every_hole_gives_its_middle_at_once(seed):
     series = some_series(seed, regular=True, whole=True, some_data=True)
     known = series.observed[:, 0].copy()
-    for step in plan(series, ScheduleConfig(order="midpoints", max_level="auto")):
+    for step in plan(series, ScheduleConfig(order="midpoints", max_level=60)):
         left = np.flatnonzero(~known)
         hole = np.cumsum(known)
         assert set(hole[left]) == set(hole[step.rows])
@@ -241,7 +276,7 @@ def test_all_at_once_is_one_step_and_smallest_first_starts_beside_the_data():
 def test_as_far_as_the_widest_gap_nothing_waits():
     value = np.full((1, 102, 1), np.nan)
     value[0, [0, 101]] = 0.0
-    first = next(plan(SeriesSet.stack(value), ScheduleConfig(max_level="auto")))
+    first = next(plan(SeriesSet.stack(value), ScheduleConfig(max_level=60)))
     assert (first.rows.tolist(), first.level.tolist()) == ([50, 51], [6, 6])
 
 
@@ -269,7 +304,7 @@ def test_nothing_missing_needs_no_step():
 @pytest.mark.parametrize(
     ("setting", "regular", "fields"),
     [
-        ("regular", False, {"band": 0.0, "order": "widest", "one_by_one_above": None}),
+        ("regular", False, {"band": 0.0, "order": "local", "one_by_one_above": None}),
         ("irregular", True, {"band": 1.0}),
         ("stochastic", True, {"band": 0.0, "one_by_one_above": 4.0}),
         ("partial", False, {"band": 1.0}),

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -96,6 +97,31 @@ def test_the_iteration_of_muon_makes_singular_values_near_one():
     for each in (matrix, matrix.mT):
         values = torch.linalg.svdvals(orthogonal(each))
         assert ((values > 0.5) & (values < 1.5)).all()
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_several_cores_come_to_the_losses_of_one(threads):
+    model = tiny(steps=6, train={"batch": 128, "validate_every": 1}).fit(waves())
+    losses = [(record["loss"], record["valid_loss"]) for record in model.history_]
+    torch.set_num_threads(1)
+    alone = tiny(steps=6, train={"batch": 128, "validate_every": 1}).fit(waves())
+    expected = [(record["loss"], record["valid_loss"]) for record in alone.history_]
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+
+def test_with_as_many_cores_the_bytes_are_the_same_and_no_thread_is_left(threads, tmp_path):
+    before = threading.active_count()
+    for name in ("a", "b"):
+        tiny(steps=6, train={"batch": 128}).fit(waves()).save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert threading.active_count() == before
 
 
 def test_muon_goes_downhill():

@@ -73,7 +73,7 @@ def test_a_batch_is_bounded_and_batches_change_no_window(seed, cells):
     parts = windows(*some_rows(seed), 8)
     for padded in parts.batches(cells, np.square):
         count, known = padded.known.shape
-        assert count == 1 or count * (known + padded.target.shape[1]) ** 2 <= 4 * cells
+        assert count == 1 or count * (known + padded.target.shape[1]) ** 2 <= cells
 
     def as_set(cells):
         return {(tuple(known), tuple(own)) for known, own in unpadded(parts, cells)}

@@ -72,8 +72,8 @@ def _stages(shares: dict[str, float]) -> str:
 
 def _planning(figures: Record) -> str:
     return (
-        f"## Planning\n\nThe plan of {figures['steps']} steps takes {number(figures['plan'])} s of "
-        f"the {number(figures['fill'])} s in which the series are filled."
+        f"## Planning\n\nThe plan of {figures['steps']} steps takes {number(figures['plan'])} s "
+        f"of the {number(figures['fill'])} s in which the series are filled."
     )
 
 

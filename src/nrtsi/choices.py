@@ -22,10 +22,14 @@ from nrtsi.model.tokens import Layout
 from nrtsi.schedule.gaps import level_of
 from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
-from nrtsi.training.batches import SEGMENT, stretch_for
+from nrtsi.training.batches import longest_hole, stretch_for
 from nrtsi.training.curriculum import Budget, Course
 
 __all__ = ["budget_of", "choose_setting", "course_of", "device_of"]
+
+# Levels of data without long holes, as in the paper; and the coarsest that are learnt: a stretch
+# in which a longer hole could be hidden would be too long to plan.
+LEAST, FARTHEST = 4, 12
 
 
 def budget_of(budget: str | float, steps: int | None) -> Budget:
@@ -66,21 +70,22 @@ def course_of(
     partial = setting == "partial" or bool(series.partly.any())
     # The paper: one network is enough where rows are partly observed.
     levels = {"per_level": preset.model.per_level and not partial}
-    usual = schedule_for(setting, regular=_on_grid(series), max_level=words["max_level"])
+    hole = longest_hole(series)
+    coarsest = _coarsest(words["max_level"], hole)
+    usual = schedule_for(setting, regular=_on_grid(series), max_level=coarsest)
     schedule = _changed(ScheduleConfig, usual.model_dump(), words["schedule"])
     periods = () if name == "paper" else _cycles(clock, series)
-    stretch = SEGMENT if schedule.max_level is not None else stretch_for(series)
     train = _changed(TrainConfig, preset.train.model_dump(), words["train"])
     course = Course(
         model=_changed(ModelConfig, preset.model.model_dump() | levels, words["model"]),
-        layout=Layout(series.dims, partial, periods, _levels(schedule, series, stretch)),
+        layout=Layout(series.dims, partial, periods, schedule.max_level + 1),
         schedule=schedule,
         train=train,
         hiding=Hiding.choose(words["hide"], series, whole_rows=not partial, rates=train.hidden),
         budget=budget,
         seed=_seed(words["seed"]),
         device=device_of(words["device"]),
-        stretch=stretch,
+        stretch=stretch_for(min(hole, 2 * schedule.reach)),
     )
     return course, setting, name
 
@@ -97,15 +102,19 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def _levels(schedule: ScheduleConfig, series: SeriesSet, stretch: int) -> int:
-    """How many levels there are to learn: no gap is wider than half of what is hidden together."""
-    if schedule.max_level is not None:
-        return schedule.max_level + 1
-    longest = min(stretch, int(series.length.max(initial=2)))
-    return 1 + int(level_of(np.array(longest / 2), max_level=schedule.coarsest))
+def _coarsest(max_level: object, hole: float) -> Any:
+    """The coarsest level: the caller's; or the one that reaches the middle of the longest hole."""
+    if isinstance(max_level, str) and max_level != "auto":
+        raise InputError(f"max_level must be a whole number or 'auto', got {max_level!r}")
+    if max_level != "auto":
+        return max_level
+    return max(LEAST, int(level_of(np.array([hole / 2 - SAME]), max_level=FARTHEST)[0]))
 
 
 def _changed(kind: type[Any], fields: dict[str, Any], changes: Mapping[str, Any] | None) -> Any:
+    if not isinstance(changes or {}, Mapping):
+        name = kind.__name__.removesuffix("Config").lower()
+        raise InputError(f"{name} must be fields of {kind.__name__} as a dict, got {changes!r}")
     return validated(kind, fields | dict(changes or {}))
 
 

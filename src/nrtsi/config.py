@@ -1,11 +1,9 @@
 """Settings of the network, the order of imputation and training, and the named presets."""
 
-import math
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -33,11 +31,6 @@ SETTINGS = ("auto", "regular", "irregular", "stochastic", "partial", "all", "sma
 
 
 Share = Annotated[float, Field(gt=0, lt=1)]
-
-COARSEST = 60
-"""No gap that a float can tell from its neighbours is wider than this level reaches."""
-
-Level = Annotated[int, Field(ge=0, le=COARSEST)]
 
 
 class _Config(BaseModel):
@@ -106,13 +99,14 @@ class ModelConfig(_Config):
 class ScheduleConfig(_Config):
     """Order of imputation."""
 
-    max_level: Annotated[Level | None, BeforeValidator(lambda v: None if v == "auto" else v)] = 4
-    """Coarsest level (L), which reaches gaps of `2**max_level` units; wider ones wait until data
-    come near. None or "auto": as coarse as the widest gap."""
+    max_level: Annotated[int, Field(ge=0, le=60, strict=True)] = 4
+    """Coarsest level (L), which reaches gaps of `2**max_level` units; points farther away wait
+    until imputed ones come near."""
 
-    order: Literal["widest", "midpoints", "smallest", "all"] = "widest"
-    """Widest gap of a series first, as in the paper; or every hole its middle at once, which
-    takes fewer passes; the other two are the paper's ablations."""
+    order: Literal["widest", "local", "midpoints", "smallest", "all"] = "widest"
+    """Widest gap of a series first, as in the paper; or of a neighbourhood in it, which is the
+    same where few points are known and takes fewer passes where many are; or every hole its
+    middle at once, which takes the fewest. The other two are the paper's ablations."""
 
     band: NonNegativeFloat = 0.0
     """Gaps this close to the widest, and of its level, go together (Δ); 0 on a regular grid."""
@@ -124,14 +118,9 @@ class ScheduleConfig(_Config):
     """One point a series, as in the paper, or one of every hole (rows between two known ones)."""
 
     @property
-    def coarsest(self) -> int:
-        """The coarsest level there can be."""
-        return COARSEST if self.max_level is None else self.max_level
-
-    @property
     def reach(self) -> float:
         """The widest gap that does not wait."""
-        return math.inf if self.max_level is None else 2.0**self.max_level
+        return 2.0**self.max_level
 
     @model_validator(mode="after")
     def _threshold_within_reach(self) -> "ScheduleConfig":
@@ -251,14 +240,13 @@ def preset_for(name: str | None, budget: float | None) -> str:
     return name
 
 
-def schedule_for(
-    setting: str, *, regular: bool, max_level: int | str | None = 4
-) -> ScheduleConfig:
+def schedule_for(setting: str, *, regular: bool, max_level: int = 4) -> ScheduleConfig:
     """The order of imputation that a setting means, on a regular grid or off it."""
     if setting not in SETTINGS:
         raise InputError(f"setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
     on_grid = setting == "regular" or (setting != "irregular" and regular)
     fields: dict[str, Any] = {"max_level": max_level, "band": 0.0 if on_grid else 1.0}
+    fields["order"] = "local"
     if setting in ("all", "smallest"):
         fields["order"] = setting
     schedule = validated(ScheduleConfig, fields)

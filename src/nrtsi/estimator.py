@@ -24,7 +24,7 @@ Fill: TypeAlias = Callable[[SeriesSet], np.ndarray]
 class Imputer(Parameters):
     """A method of imputation; a subclass says how to learn and how to fill.
 
-    It is an estimator of scikit-learn in all it does, but of no class of scikit-learn's, which is
+    It does as scikit-learn's estimators do, but is of no class of scikit-learn's, which is
     imported only by who uses it.
 
     Args:

@@ -135,7 +135,8 @@ class Fitted:
     ) -> "Fitted":
         """What `pack` took apart, on `device`."""
         model, schedule = ModelConfig(**record["model"]), ScheduleConfig(**record["schedule"])
-        layout = Layout.from_dict(record["layout"])
+        # Levels stood beside the layout once.
+        layout = Layout.from_dict({"levels": record["levels"]} | record["layout"])
         unique = []
         for index in range(max(record["networks"]) + 1):
             network = RowNetwork(model, layout)

@@ -42,13 +42,15 @@ class NRTSI(Imputer):
             the same result.
         hide: How observed cells are hidden to learn from: the data's "own" gaps, "points",
             "blocks", or "auto" to decide by the data.
-        max_level: Coarsest level; it reaches gaps of `2**max_level` units.
+        max_level: Coarsest level; it reaches gaps of `2**max_level` units. "auto" reaches the
+            middle of the longest hole of the data it is fitted on, gaps of 16 units at least.
         model: Fields of `ModelConfig` to set otherwise than the preset does.
         schedule: Fields of `ScheduleConfig` to set otherwise than the setting does.
         train: Fields of `TrainConfig` to set otherwise than the preset does.
         device: "cpu", "cuda", …, or "auto" for a GPU where there is one.
         memory: What imputing may take beside the data, as "512MB", "1GiB" or bytes; it decides
-            how many series and windows are worked on at once, and changes no result.
+            how many series and windows are worked on at once, and changes no more than the last
+            digits of a result.
         time: Column of times; guessed without it (a datetime index, a column called `time`, …).
         id: Column that tells series apart, in a long table.
         columns: Columns to impute; all numeric ones without it.
@@ -79,7 +81,7 @@ class NRTSI(Imputer):
         steps: int | None = None,
         seed: int = 0,
         hide: str = "auto",
-        max_level: int = 4,
+        max_level: int | str = "auto",
         model: Mapping[str, Any] | None = None,
         schedule: Mapping[str, Any] | None = None,
         train: Mapping[str, Any] | None = None,

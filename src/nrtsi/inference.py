@@ -1,6 +1,7 @@
 """Carries out a plan: gather what is known, ask the network, fill in what it says."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -96,13 +97,13 @@ class Engine:
         The next step changes the series that were yielded: copy what is to be kept.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
-        cores = Cores.of(self.networks[0].device)
-        for step in plan(series, self.schedule):
-            for rows, values in self._ask(state, step, draw, cores):
-                unknown = ~state.observed[rows]
-                state.value[rows] = np.where(unknown, values, state.value[rows])
-            state.observed[step.rows] = True
-            yield step, state
+        with closing(Cores.of(self.networks[0].device)) as cores:
+            for step in plan(series, self.schedule):
+                for rows, values in self._ask(state, step, draw, cores):
+                    unknown = ~state.observed[rows]
+                    state.value[rows] = np.where(unknown, values, state.value[rows])
+                state.observed[step.rows] = True
+                yield step, state
 
     def reading(self, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
@@ -148,7 +149,8 @@ class Engine:
 
     def _share(self, cores: int) -> int:
         """Bytes that one core's windows may take."""
-        return min(self.memory // cores, ENOUGH)
+        own = self.memory // cores
+        return min(own, ENOUGH) if self.networks[0].device.type == "cpu" else own
 
     def _window_bytes(self, size: Int[np.ndarray, " window"]) -> Int[np.ndarray, " window"]:
         """About what a window of so many tokens takes, gathered and inside the network."""

@@ -114,6 +114,14 @@ class Settings:
             "data: regular, irregular, stochastic, partial or auto."
         ),
     ] = None
+    max_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Coarsest level, which reaches gaps of 2^LEVEL units; auto, the default, reaches "
+            "the middle of the longest hole.",
+        ),
+    ] = None
     hide: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +152,8 @@ class Settings:
             duration(self.budget)
         if self.columns is not None:
             given["columns"] = _names(self.columns)
+        if self.max_level is not None and self.max_level.isdecimal():
+            given["max_level"] = int(self.max_level)
         return given
 
     def refuse_all_but(self, *names: str, because: str) -> None:

@@ -40,7 +40,7 @@ def shape(model: "NRTSI", table: "Table") -> str:
     import pyarrow.compute as pc
 
     key, values = model.columns_.id, model.columns_.values or ()
-    series = 1 if key is None else pc.count_distinct(table.typed[key]).as_py()
+    series = 1 if key is None else len(pc.unique(table.typed[key]))
     return f"{count(len(values), 'column')}, {count(series, 'series')}"
 
 

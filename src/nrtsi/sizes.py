@@ -2,6 +2,7 @@
 
 import math
 import re
+from numbers import Real
 
 from nrtsi.errors import InputError
 
@@ -42,5 +43,5 @@ def _read(text: str) -> float:
     return float(match[1]) * _UNITS[match[2].lower()]
 
 
-def _plain(size: float) -> float:
-    return math.nan if isinstance(size, bool) else float(size)
+def _plain(size: object) -> float:
+    return float(size) if isinstance(size, Real) and not isinstance(size, bool) else math.nan

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from threading import Barrier
+from threading import Barrier, Lock
 from typing import Generic, TypeVar
 
 import torch
@@ -32,7 +32,14 @@ class Cores:
     @classmethod
     def of(cls, device: torch.device) -> "Cores":
         """As many as PyTorch would use for one piece of work."""
-        return cls(torch.get_num_threads() if device.type == "cpu" else 2)
+        with _STARTING:
+            return cls(torch.get_num_threads() if device.type == "cpu" else 2)
+
+    def close(self) -> None:
+        """Ends the threads; what is asked later starts others."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """The function of every item, in the order of the items."""
@@ -45,22 +52,32 @@ class Cores:
         return list(self._pool.map(lambda here, item: here.run(function, item), contexts, items))
 
 
+# A thread sets its own number of threads and, for all threads yet to come, the number they begin
+# with: while some are started, nobody else may look.
+_STARTING = Lock()
+
+
 def _single_threads(count: int) -> ThreadPoolExecutor:
     """Threads whose tensor operations use no other threads."""
     started = Barrier(count + 1)
-    before = torch.get_num_threads()
 
     def begin() -> None:
         torch.get_num_threads()  # a thread that never asked takes the common number when it does
         torch.set_num_threads(1)
         started.wait()
 
-    pool = ThreadPoolExecutor(count, initializer=begin)
-    for _ in range(count):
-        pool.submit(int)
-    started.wait()
-    # A thread sets its own number and, for all threads yet to come, the number they begin with.
-    torch.set_num_threads(before)
+    with _STARTING:
+        before = torch.get_num_threads()
+        pool = ThreadPoolExecutor(count, initializer=begin)
+        try:
+            for _ in range(count):
+                pool.submit(int)
+            started.wait()
+        except BaseException:
+            started.abort()  # or those that did start would wait for ever
+            raise
+        finally:
+            torch.set_num_threads(before)
     return pool
 
 
@@ -83,3 +100,7 @@ class Ahead(Generic[Result]):
         result = self._function(number) if begun is None else begun.result()
         self._begun = {following: self._worker.submit(self._function, following)}
         return result
+
+    def close(self) -> None:
+        """Ends the thread; nothing may be asked any more."""
+        self._worker.shutdown(cancel_futures=True)

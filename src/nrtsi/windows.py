@@ -63,22 +63,23 @@ class Windows:
     def batches(
         self, most: int, cost: Cost, chosen: Int[np.ndarray, " window"] | None = None
     ) -> Iterator[Padded]:
-        """The chosen windows, or all, in batches that cost `most` or are of one window.
+        """The chosen windows, or all, in batches that cost at most `most` or are of one window.
 
-        Windows of like sizes go together; a batch costs what its largest window costs, times
-        their number.
+        Windows of like sizes go together; a batch costs what one as large as it is padded to
+        costs, times the number of its windows.
         """
-        size = self.source_count + self.target_count
         chosen = np.arange(self.count) if chosen is None else chosen
-        order = chosen[np.lexsort([self.target_count[chosen], size[chosen]])]
-        each = cost(size[order])
+        order = chosen[np.lexsort([self.target_count[chosen], self.source_count[chosen]])]
+        known, target = self.source_count[order], self.target_count[order]
+        alone = cost(known + target)
         done = 0
         while done < order.size:
-            # Costs ascend, so no batch has more windows than its first allows.
-            here = each[done : done + max(1, most // each[done])]
-            fits = np.searchsorted(here * np.arange(1, here.size + 1), most, side="right")
-            yield self.pad(order[done : done + max(1, int(fits))])
-            done += max(1, int(fits))
+            here = slice(done, done + max(1, int(most // alone[done])))
+            padded = np.maximum.accumulate(known[here]) + np.maximum.accumulate(target[here])
+            total = cost(padded) * np.arange(1, padded.size + 1)
+            fits = max(1, int(np.searchsorted(total, most, side="right")))
+            yield self.pad(order[done : done + fits])
+            done += fits
 
 
 def windows(

@@ -61,21 +61,25 @@ def plan(
         rows = left[chosen]
         gap = gaps(series.time, sources, series.start, rows)
         if config.order != "all" and whole.any():
-            kept = _keep(gap, rows, owner[rows], whole[chosen], config)
+            before = np.concatenate([[0], np.cumsum(sources)])
+            place = before[rows] - before[series.start[owner[rows]]]
+            kept = _keep(gap, rows, place, owner[rows], whole[chosen], config)
             rows, gap = rows[kept], gap[kept]
         missing[rows] = 0
         asked[rows] = False
-        yield Step(rows, gap, level_of(gap - SAME, max_level=config.coarsest), sources)
+        yield Step(rows, gap, level_of(gap - SAME, max_level=config.max_level), sources)
 
 
 def _keep(
     gap: Float[np.ndarray, " entry"],
     row: Int[np.ndarray, " entry"],
+    place: Int[np.ndarray, " entry"],
     owner: Int[np.ndarray, " entry"],
     whole: Bool[np.ndarray, " entry"],
     config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
     """All partly observed rows, and of the wholly missing ones those that `config` takes."""
     kept = ~whole
-    kept[whole] = take(gap[whole], row[whole], Groups.by(owner[whole]), config)
+    groups = Groups.by(owner[whole])
+    kept[whole] = take(gap[whole], row[whole], place[whole], groups, config)
     return kept

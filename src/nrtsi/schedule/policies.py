@@ -10,6 +10,9 @@ from nrtsi.schedule.gaps import level_of
 
 __all__ = ["Groups", "take"]
 
+# Known rows of a neighbourhood: as many as a target reads.
+NEAR = 16
+
 # Gaps are differences of float times: equal gaps of a regular grid differ in their last bits.
 SAME = 1e-6
 
@@ -48,33 +51,61 @@ class Groups:
 def take(
     gap: Float[np.ndarray, " entry"],
     row: Int[np.ndarray, " entry"],
+    place: Int[np.ndarray, " entry"],
     groups: Groups,
     config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
     """True for the entries that the next step imputes, at least one of every group.
 
-    Entries are the wholly missing rows; `row` is where they stand.
+    Entries are the wholly missing rows; `row` is where they stand, and `place` how many known rows
+    come before them.
     """
     holes = groups.cut(np.diff(row) > 1)
-    if config.order == "midpoints":
-        groups = holes
     if config.order == "smallest":
         nearest = groups.least(gap)
         return _same_level(gap, nearest, config) & (gap <= nearest + config.band + SAME)
-    widest = _widest_within_reach(gap, groups, config.reach)
+    widest = _widest(gap, place, groups, holes, config)
     if config.one_by_one_above is None:
         return _band(gap, widest, config)
     apart = groups if config.one_by_one_in == "series" else holes
-    alone = _first((gap >= widest - SAME) & (gap <= widest + SAME), apart)
-    return np.where(widest > config.one_by_one_above, alone, _band(gap, widest, config))
+    wide = widest > config.one_by_one_above
+    alone = _first(wide & (gap >= widest - SAME) & (gap <= widest + SAME), apart)
+    return np.where(wide, alone, _band(gap, widest, config))
 
 
-def _widest_within_reach(
-    gap: Float[np.ndarray, " entry"], groups: Groups, reach: float
+def _widest(
+    gap: Float[np.ndarray, " entry"],
+    place: Int[np.ndarray, " entry"],
+    groups: Groups,
+    holes: Groups,
+    config: ScheduleConfig,
 ) -> Float[np.ndarray, " entry"]:
-    """The widest gap the coarsest level reaches; where it reaches none, the narrowest there is."""
-    widest = groups.most(np.where(gap <= reach + SAME, gap, -np.inf))
-    return np.where(np.isneginf(widest), groups.least(gap), widest)
+    """For each entry, the gap that goes next where it is: the widest within reach.
+
+    Where the coarsest level reaches no gap of a series, the narrowest there is.
+    """
+    within = np.where(gap <= config.reach + SAME, gap, -np.inf)
+    if config.order == "midpoints":
+        widest = holes.most(within)
+    elif config.order == "local":
+        widest = _widest_nearby(within, place // NEAR, groups)
+    else:
+        widest = groups.most(within)
+    out_of_reach = np.isneginf(groups.most(within))
+    return np.where(out_of_reach, groups.least(gap), widest)
+
+
+def _widest_nearby(
+    gap: Float[np.ndarray, " entry"], part: Int[np.ndarray, " entry"], groups: Groups
+) -> Float[np.ndarray, " entry"]:
+    """The widest gap of each entry's part of its series and of the parts beside it."""
+    parts = groups.cut(np.diff(part) > 0)
+    most = np.maximum.reduceat(gap, parts.begin)
+    beside = (np.diff(part[parts.begin]) == 1) & (np.diff(groups.of[parts.begin]) == 0)
+    widest = most.copy()
+    widest[1:] = np.where(beside, np.maximum(widest[1:], most[:-1]), widest[1:])
+    widest[:-1] = np.where(beside, np.maximum(widest[:-1], most[1:]), widest[:-1])
+    return widest[parts.of]
 
 
 def _band(
@@ -91,8 +122,8 @@ def _same_level(
     chosen: Float[np.ndarray, " entry"],
     config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
-    level = level_of(gap - SAME, max_level=config.coarsest)
-    return level == level_of(chosen - SAME, max_level=config.coarsest)
+    level = level_of(gap - SAME, max_level=config.max_level)
+    return level == level_of(chosen - SAME, max_level=config.max_level)
 
 
 def _first(wanted: Bool[np.ndarray, " entry"], groups: Groups) -> Bool[np.ndarray, " entry"]:

@@ -12,7 +12,7 @@ from nrtsi.frames import Clock, Columns, read
 from nrtsi.series import SeriesSet
 from nrtsi.streaming.sources import Part
 
-__all__ = ["CONTEXT", "Ends", "after", "before", "ends_of"]
+__all__ = ["CONTEXT", "Ends", "after", "before", "ends_of", "near_ends"]
 
 CONTEXT = 256
 """Rows with something observed that a series takes along from the part before and the one after,
@@ -62,7 +62,7 @@ def ends_of(part: Part, table: Any, columns: Columns, clock: Clock) -> Ends:
     """
     panel = read(table, columns, clock=clock)
     series = panel.series
-    first, last = _near_ends(series)
+    first, last = near_ends(series, np.logical_or.reduce(series.observed, axis=1), CONTEXT)
     return Ends(
         part=part,
         ids=panel.ids,
@@ -116,14 +116,15 @@ def _refuse_disorder(part: Part, key: Any) -> None:
     )
 
 
-def _near_ends(series: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
-    """The rows with fewer than `CONTEXT` observed rows before them in their series, or after."""
-    some = series.observed.any(axis=1)
-    seen = np.cumsum(some)
+def near_ends(
+    series: SeriesSet, known: Bool[np.ndarray, " row"], most: int
+) -> tuple[Bool[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
+    """The rows with fewer than `most` known rows before them in their series, or after."""
+    seen = np.cumsum(known)
     base = np.concatenate([[0], seen])[series.start]
     owner = series.owner
-    first = seen - some - base[:-1][owner] < CONTEXT
-    last = base[1:][owner] - seen < CONTEXT
+    first = seen - known - base[:-1][owner] < most
+    last = base[1:][owner] - seen < most
     return first, last
 
 

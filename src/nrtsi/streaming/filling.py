@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
@@ -10,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.files import missing_cells
+from nrtsi.frames import read
 from nrtsi.imputer import NRTSI
 from nrtsi.inference import part_of
 from nrtsi.streaming.context import Ends, after, before, ends_of
+from nrtsi.streaming.holes import far_rows, survey
 from nrtsi.streaming.output import Output
-from nrtsi.streaming.reading import read_parts
+from nrtsi.streaming.reading import naming, read_parts
 from nrtsi.streaming.sources import Part
 
 __all__ = ["Filling", "model_columns"]
@@ -60,6 +60,7 @@ class Filling:
 
     def run(self, listener: Listener | None) -> None:
         """Makes every part that has not been made, and places every file once it is complete."""
+        self._survey()
         files = {name: list(own) for name, own in groupby(self.parts, lambda p: p.source.name)}
         open_files = [own for own in files.values() if not self.output.is_placed(own[0].source)]
         pending = [part for own in open_files for part in own if not self.output.is_made(part)]
@@ -77,6 +78,12 @@ class Filling:
             if not left[part.source.name]:
                 self.output.place(files[part.source.name])
 
+    def _survey(self) -> None:
+        """Finds the long holes, unless an earlier sitting did; two parts see each other anyway."""
+        path, model = self.output.work.holes, self.model
+        if len(self.parts) > 2 and not path.exists():
+            survey(path, self.parts, model_columns(model), model.columns_, model.clock_)
+
     def _neighbourhoods(self, pending: Sequence[Part]) -> Iterator[_Neighbourhood]:
         """Each pending part with its neighbours, which may have been made before."""
         wanted = {part.number for part in pending}
@@ -91,7 +98,7 @@ class Filling:
         for part, table in zip(parts, read_parts(parts), strict=True):
             ends = None
             if table.num_rows:
-                with _named(part):
+                with naming(part):
                     ends = ends_of(part, table.select(names), columns, self.model.clock_)
             yield _Read(part, table, ends)
 
@@ -109,14 +116,33 @@ class Filling:
         own = table.select(model_columns(self.model))
         earlier = own.slice(0, 0) if beside.before is None else before(ends, beside.before)
         later = own.slice(0, 0) if beside.after is None else after(ends, beside.after)
-        joined = [earlier.cast(own.schema), own, later.cast(own.schema)]
-        with _named(beside.own.part):
-            filled = self.model.impute(pa.concat_tables(joined), listener=listener)
-        filled = filled.slice(earlier.num_rows, own.num_rows)
+        near = pa.concat_tables([earlier.cast(own.schema), own, later.cast(own.schema)])
+        with naming(beside.own.part):
+            far = self._far(beside.own.part, own, near).cast(own.schema)
+            filled = self.model.impute(pa.concat_tables([far, near]), listener=listener)
+        filled = filled.slice(far.num_rows + earlier.num_rows, own.num_rows)
         for name in self.model.columns_.values or ():
             place = table.schema.get_field_index(name)
             table = table.set_column(place, table.schema.field(place), filled[name])
         return table
+
+    def _far(self, part: Part, own: Any, near: Any) -> Any:
+        """What is known beyond `near`, the part and those beside it, of series with long holes."""
+        if not self.output.work.holes.exists():
+            return own.slice(0, 0)
+        columns = self.model.columns_
+        if columns.time is None:
+            # How far away they are is not known when rows are counted anew: better than nothing.
+            empty = read(near, columns, clock=self.model.clock_).empty
+            own = own.filter(_among(own, columns.id, empty))
+        return far_rows(self.output.work.holes, part, own, columns)
+
+
+def _among(table: Any, name: str | None, ids: tuple[Any, ...]) -> Any:
+    """True for the rows of these series."""
+    if name is None:
+        return pa.array([bool(ids)] * table.num_rows)
+    return pc.is_in(table[name], pa.array(ids, table.schema.field(name).type))
 
 
 def _with_neighbours(parts: Iterable[_Read]) -> Iterator[_Neighbourhood]:
@@ -139,12 +165,3 @@ def _runs(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _missing(column: Any) -> int:
     return pc.sum(missing_cells(column)).as_py() or 0
-
-
-@contextmanager
-def _named(part: Part) -> Iterator[None]:
-    """Says in what file a mistake was found."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{part}: {error}") from error

@@ -1,6 +1,7 @@
 """Parts read from their files, each file in one pass."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 from nrtsi.errors import InputError
 from nrtsi.streaming.sources import Part
 
-__all__ = ["read_parts"]
+__all__ = ["naming", "read_parts"]
 
 _BATCH = 2**16  # rows decoded at once
 # Read as the rows are asked for: otherwise a column of a row group is held whole, and there may be
@@ -18,8 +19,10 @@ _BATCH = 2**16  # rows decoded at once
 _LITTLE_BY_LITTLE = {"buffer_size": 2**20, "pre_buffer": False}
 
 
-def read_parts(parts: Sequence[Part]) -> Iterator[Any]:
+def read_parts(parts: Sequence[Part], columns: list[str] | None = None) -> Iterator[Any]:
     """The `pyarrow.Table` of each part; parts of one file must follow each other.
+
+    With `columns`, of these alone.
 
     Raises:
         InputError: A file cannot be read any more.
@@ -29,26 +32,37 @@ def read_parts(parts: Sequence[Part]) -> Iterator[Any]:
         source = own[0].source
         try:
             with pq.ParquetFile(source.path, **_LITTLE_BY_LITTLE) as file:
-                yield from _tables(file, own)
+                yield from _tables(file, own, columns)
         except (OSError, pa.ArrowInvalid) as error:
             reason = str(error).strip().split("\n")[0].rstrip(".")
             raise InputError(f"{source.path} cannot be read: {reason}; is it damaged?") from error
 
 
-def _tables(file: Any, parts: Sequence[Part]) -> Iterator[Any]:
-    batches = _batches(file, parts[0].first)
-    rest = None
+@contextmanager
+def naming(part: Part) -> Iterator[None]:
+    """Says in what file a mistake was found."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{part}: {error}") from error
+
+
+def _tables(file: Any, parts: Sequence[Part], columns: list[str] | None) -> Iterator[Any]:
+    batches = _batches(file, parts[0].first, columns)
+    schema, rest = file.schema_arrow, None
+    if columns is not None:
+        schema = pa.schema([f for f in schema if f.name in columns], schema.metadata)
     for part in parts:
         held, rest = _take(batches, rest, part.rows)
-        yield pa.Table.from_batches(held, file.schema_arrow)
+        yield pa.Table.from_batches(held, schema)
 
 
-def _batches(file: Any, first: int) -> Iterator[Any]:
+def _batches(file: Any, first: int, columns: list[str] | None) -> Iterator[Any]:
     """Batches from row `first` on; row groups before it are not decoded."""
     groups = list(range(file.metadata.num_row_groups))
     while groups and file.metadata.row_group(groups[0]).num_rows <= first:
         first -= file.metadata.row_group(groups.pop(0)).num_rows
-    for batch in file.iter_batches(batch_size=_BATCH, row_groups=groups):
+    for batch in file.iter_batches(batch_size=_BATCH, row_groups=groups, columns=columns):
         skipped = min(first, batch.num_rows)
         first -= skipped
         yield batch.slice(skipped)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,9 @@ class Part:
     last: int
     """One beyond its last row."""
 
+    begin: int
+    """Rows of all parts before it."""
+
     @property
     def rows(self) -> int:
         """Number of rows."""
@@ -131,7 +135,11 @@ def parts_of(sources: Sequence[Source]) -> list[Part]:
         for source in sources
         for first, last in zip(source.cuts, source.cuts[1:], strict=False)
     ]
-    return [Part(number, *bound) for number, bound in enumerate(bounds)]
+    begins = accumulate((last - first for _, first, last in bounds), initial=0)
+    return [
+        Part(number, *bound, begin)
+        for number, (bound, begin) in enumerate(zip(bounds, begins, strict=False))
+    ]
 
 
 def must_be_alike(sources: Sequence[Source], columns: Sequence[str] | None) -> None:

@@ -33,6 +33,7 @@ class Work:
         self.folder = folder
         self.model = folder / "model.nrtsi"
         self.checkpoint = folder / "training.checkpoint"
+        self.holes = folder / "holes.parquet"
         self._noted = _lines(folder / _DONE)
 
     @classmethod

@@ -16,7 +16,7 @@ from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Windows, windows
 
-__all__ = ["SEGMENT", "Batch", "Questions", "Spans", "split", "stretch_for"]
+__all__ = ["SEGMENT", "Batch", "Questions", "Spans", "longest_hole", "split", "stretch_for"]
 
 # Rows of a longer series that are hidden and planned together: several windows at every level.
 SEGMENT = 256
@@ -103,10 +103,22 @@ class Spans:
         return Spans(begin, begin + size)
 
 
-def stretch_for(series: SeriesSet) -> int:
-    """Rows of a stretch in which even the longest hole of `series` could be hidden."""
-    known = Known.of(series.observed, series.start).cells
-    hole = max(int(np.diff(np.union1d(cells, series.start)).max(initial=1)) for cells in known)
+def longest_hole(series: SeriesSet) -> float:
+    """Time over which a channel is unknown, at most, from an observation to the next."""
+    longest = 0.0
+    for cells in Known.of(series.observed, series.start).cells:
+        rows = cells[1:-1]
+        here = np.diff(series.owner[rows]) == 0
+        longest = max(longest, float(np.diff(series.time[rows])[here].max(initial=0.0)))
+    return longest
+
+
+def stretch_for(hole: float) -> int:
+    """Rows of a stretch in which a hole of that time could be hidden, at one row a unit.
+
+    >>> stretch_for(10.0), stretch_for(1000.0), stretch_for(1e9)
+    (256, 4000, 16384)
+    """
     return int(np.clip(4 * hole, SEGMENT, LONGEST))
 
 
@@ -173,7 +185,10 @@ class Questions:
 
     def _stretches(self, count: int) -> int:
         """Stretches that give about `count` windows, and not too many cells to plan."""
-        rows = np.minimum(self.spans.end - self.spans.begin, self.stretch).mean()
+        # Lengths are spread evenly on a scale of ratios, so that most are shorter than the mean.
+        ratio = self.stretch / SEGMENT
+        size = SEGMENT * (ratio - 1) / np.log(ratio) if ratio > 1 else SEGMENT
+        rows = np.minimum(self.spans.end - self.spans.begin, size).mean()
         most = max(4.0, CELLS / (rows * self.series.dims))
         return int(np.clip(16 * count / rows, 4, most))
 
@@ -184,13 +199,13 @@ class Questions:
         wanted = np.logical_or.reduce(hidden, axis=1)
         for number, step in enumerate(plan(truth.hide(hidden), self.schedule, wanted)):
             known_from[step.rows] = number
-            own = np.minimum(step.level, self.layout.levels - 1)
-            asked = own >= 0 if level is None else own == level
+            learnt = np.minimum(step.level, self.layout.levels - 1)
+            asked = learnt >= 0 if level is None else learnt == level
             if asked.any():
                 parts = windows(
                     np.flatnonzero(step.sources),
                     step.rows[asked],
-                    own[asked],
+                    step.level[asked],
                     truth.start,
                     self.model.window,
                 )
@@ -235,7 +250,8 @@ class _Asked:
 
 def _share_out(asked: list[_Asked], count: int, rng: np.random.Generator) -> list[Batch]:
     """Picks about `count` windows, as many of each level as the levels allow."""
-    level = np.concatenate([a.parts.level for a in asked])
+    coarsest = asked[0].questions.layout.levels - 1
+    level = np.concatenate([np.minimum(a.parts.level, coarsest) for a in asked])
     source = np.repeat(np.arange(len(asked)), [a.parts.count for a in asked])
     inside = np.concatenate([np.arange(a.parts.count) for a in asked])
     quota = -(-count // np.unique(level).size)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from nrtsi.training.ranks import Ranks, join
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 
 log = logging.getLogger(__name__)
+
+_SEEDING = threading.Lock()
 
 VALIDATION_BATCHES = 8
 SPREAD_WINDOWS = 1024
@@ -260,7 +263,8 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     course = run.course
     level, validation = stage
     questions = _questions(run, validation=False)
-    with torch.random.fork_rng(devices=[]):
+    # The state is PyTorch's and of the whole process; two fits at once must not share it.
+    with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(course.seed)
         network = RowNetwork(course.model, course.layout)
     if run.networks:
@@ -319,6 +323,7 @@ def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:
             trainer.validate()
         raise
     finally:
+        trainer.close()
         trainer.restore_best()
         run.networks.append(trainer.network)
         run.steps_before += trainer.step
@@ -390,7 +395,7 @@ def _resume(run: _Run, stages: list[Stage]) -> tuple[int, Saved | None]:
 def _must_be_own(run: _Run, path: Path, settings: dict[str, Any]) -> None:
     if settings["identity"] != run.identity:
         raise InputError(
-            f"{path} belongs to a run with other data or settings; "
+            f"{path} belongs to a run with other data or settings, or another nrtsi; "
             f"use the same ones to resume, or remove it to start anew"
         )
     if settings["windows"] != run.windows:

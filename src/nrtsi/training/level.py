@@ -3,6 +3,7 @@
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,15 @@ class Trainer:
         device = self.network.device
         self._cores = Cores.of(device) if device.type == "cpu" else Cores(1)
         windows = self._size * STEPS_A_DRAW
-        self._draw = Ahead(lambda number: self.questions.draw(number, windows, self.level))
+        # Not by way of `self`, or a trainer and its threads would keep each other alive.
+        self._draw = Ahead(partial(self.questions.draw, count=windows, level=self.level))
         if not self.best:
             self._keep()
+
+    def close(self) -> None:
+        """Ends its threads; it can be trained no more."""
+        self._draw.close()
+        self._cores.close()
 
     @property
     def finished(self) -> bool:

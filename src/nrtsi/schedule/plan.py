@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.config import ScheduleConfig
+from nrtsi.schedule.frontier import Frontier
 from nrtsi.schedule.gaps import gaps, level_of
 from nrtsi.schedule.policies import SAME, Groups, take
 from nrtsi.series import SeriesSet
@@ -47,39 +48,64 @@ def plan(
     [([1], [2]), ([0, 0], [1, 3])]
     """
     missing = (~series.observed).sum(axis=1)
-    owner = series.owner
     asked = missing > 0 if wanted is None else (missing > 0) & wanted
+    whole = asked & (missing == series.dims)
+    if config.order != "all" and whole.any():
+        yield from _coarse_to_fine(series, np.flatnonzero(whole), missing, config)
+        asked &= ~whole
+    yield from _most_first(series, asked, missing, config)
+
+
+def _coarse_to_fine(
+    series: SeriesSet,
+    rows: Int[np.ndarray, " entry"],
+    missing: Int[np.ndarray, " row"],
+    config: ScheduleConfig,
+) -> Iterator[Step]:
+    """Steps of rows that miss every channel, which `missing` then no longer counts."""
+    sources = missing < series.dims
+    frontier = Frontier.of(series, rows, sources)
+    while frontier.row.size:
+        row, gap = frontier.row, frontier.gap
+        groups = Groups.at(row, series.start)
+        taken = take(gap, row, _place(row, groups, sources, series, config), groups, config)
+        level = level_of(gap[taken] - SAME, max_level=config.max_level)
+        yield Step(row[taken], gap[taken], level, sources.copy())
+        sources[row[taken]] = True
+        frontier.fill(taken)
+    missing[rows] = 0
+
+
+def _place(
+    row: Int[np.ndarray, " entry"],
+    groups: Groups,
+    sources: Bool[np.ndarray, " row"],
+    series: SeriesSet,
+    config: ScheduleConfig,
+) -> Int[np.ndarray, " entry"]:
+    """How many known rows of its series come before each row, where the order asks for it."""
+    if config.order != "local":
+        return np.zeros(row.size, dtype=np.int64)
+    before = np.cumsum(sources)
+    first = series.start[np.searchsorted(series.start, row[groups.begin], side="right") - 1]
+    return before[row] - groups.spread(before[first] - sources[first])
+
+
+def _most_first(
+    series: SeriesSet,
+    asked: Bool[np.ndarray, " row"],
+    missing: Int[np.ndarray, " row"],
+    config: ScheduleConfig,
+) -> Iterator[Step]:
+    """Steps of rows that miss some channels: those of a series that miss the most go together."""
     while (left := np.flatnonzero(asked)).size:
-        groups = Groups.by(owner[left])
-        if config.order == "all":
-            chosen = np.ones(left.size, dtype=bool)
-        else:
-            chosen = missing[left] == groups.most(missing[left])
-        whole = chosen & (missing[left] == series.dims)
-        sources = missing < series.dims
-        sources[left[chosen]] = False
+        chosen = np.ones(left.size, dtype=bool)
+        if config.order != "all":
+            chosen = missing[left] == Groups.at(left, series.start).most(missing[left])
         rows = left[chosen]
+        sources = missing < series.dims
+        sources[rows] = False
         gap = gaps(series.time, sources, series.start, rows)
-        if config.order != "all" and whole.any():
-            before = np.concatenate([[0], np.cumsum(sources)])
-            place = before[rows] - before[series.start[owner[rows]]]
-            kept = _keep(gap, rows, place, owner[rows], whole[chosen], config)
-            rows, gap = rows[kept], gap[kept]
         missing[rows] = 0
         asked[rows] = False
         yield Step(rows, gap, level_of(gap - SAME, max_level=config.max_level), sources)
-
-
-def _keep(
-    gap: Float[np.ndarray, " entry"],
-    row: Int[np.ndarray, " entry"],
-    place: Int[np.ndarray, " entry"],
-    owner: Int[np.ndarray, " entry"],
-    whole: Bool[np.ndarray, " entry"],
-    config: ScheduleConfig,
-) -> Bool[np.ndarray, " entry"]:
-    """All partly observed rows, and of the wholly missing ones those that `config` takes."""
-    kept = ~whole
-    groups = Groups.by(owner[whole])
-    kept[whole] = take(gap[whole], row[whole], place[whole], groups, config)
-    return kept

@@ -22,30 +22,34 @@ class Groups:
     """Entries of several series laid end to end, and reductions inside each series."""
 
     begin: Int[np.ndarray, " group"]
-    """Where each series' entries begin."""
+    """Where each series' entries begin; every series here has some."""
 
-    of: Int[np.ndarray, " entry"]
-    """Which group each entry belongs to."""
+    entries: int
+    """How many there are."""
 
     @classmethod
-    def by(cls, owner: Int[np.ndarray, " entry"]) -> "Groups":
-        """Groups equal neighbours of a sorted array."""
-        first = np.concatenate([[True], np.diff(owner) > 0])
-        return cls(np.flatnonzero(first), np.cumsum(first) - 1)
+    def at(cls, row: Int[np.ndarray, " entry"], start: Int[np.ndarray, " bound"]) -> "Groups":
+        """Groups ascending rows by the series they lie in."""
+        begin = np.searchsorted(row, start)
+        return cls(begin[:-1][np.diff(begin) > 0], row.size)
 
     def cut(self, here: Bool[np.ndarray, " inner"]) -> "Groups":
         """Groups that also end where `here` says, between one entry and the next."""
         first = np.concatenate([[True], here])
         first[self.begin] = True
-        return Groups(np.flatnonzero(first), np.cumsum(first) - 1)
+        return Groups(np.flatnonzero(first), self.entries)
+
+    def spread(self, value: np.ndarray) -> np.ndarray:
+        """A value of each group, repeated for its entries."""
+        return np.repeat(value, np.diff(self.begin, append=self.entries))
 
     def most(self, value: np.ndarray) -> np.ndarray:
         """The largest of each entry's group, repeated for its entries."""
-        return np.maximum.reduceat(value, self.begin)[self.of]
+        return self.spread(np.maximum.reduceat(value, self.begin))
 
     def least(self, value: np.ndarray) -> np.ndarray:
         """The smallest of each entry's group, repeated for its entries."""
-        return np.minimum.reduceat(value, self.begin)[self.of]
+        return self.spread(np.minimum.reduceat(value, self.begin))
 
 
 def take(
@@ -60,70 +64,84 @@ def take(
     Entries are the wholly missing rows; `row` is where they stand, and `place` how many known rows
     come before them.
     """
-    holes = groups.cut(np.diff(row) > 1)
     if config.order == "smallest":
-        nearest = groups.least(gap)
-        return _same_level(gap, nearest, config) & (gap <= nearest + config.band + SAME)
-    widest = _widest(gap, place, groups, holes, config)
+        nearest = np.minimum.reduceat(gap, groups.begin)
+        level = level_of(nearest - SAME, max_level=config.max_level)
+        top = np.where(level < config.max_level, 2.0**level, np.inf)
+        return gap <= groups.spread(np.minimum(nearest + config.band, top) + SAME)
+    widest, parts = _widest(gap, row, place, groups, config)
+    band = _band(gap, widest, parts, config)
     if config.one_by_one_above is None:
-        return _band(gap, widest, config)
-    apart = groups if config.one_by_one_in == "series" else holes
-    wide = widest > config.one_by_one_above
-    alone = _first(wide & (gap >= widest - SAME) & (gap <= widest + SAME), apart)
-    return np.where(wide, alone, _band(gap, widest, config))
+        return band
+    apart = groups if config.one_by_one_in == "series" else _holes(row, groups)
+    each = parts.spread(widest)
+    wide = each > config.one_by_one_above
+    alone = _first(wide & (gap >= each - SAME) & (gap <= each + SAME), apart)
+    return np.where(wide, alone, band)
+
+
+def _holes(row: Int[np.ndarray, " entry"], groups: Groups) -> Groups:
+    """Rows that follow each other without a known one between them."""
+    return groups.cut(np.diff(row) > 1)
 
 
 def _widest(
     gap: Float[np.ndarray, " entry"],
+    row: Int[np.ndarray, " entry"],
     place: Int[np.ndarray, " entry"],
     groups: Groups,
-    holes: Groups,
     config: ScheduleConfig,
-) -> Float[np.ndarray, " entry"]:
-    """For each entry, the gap that goes next where it is: the widest within reach.
+) -> tuple[Float[np.ndarray, " part"], Groups]:
+    """The gap that goes next in each part of the series: the widest within reach; and the parts.
 
     Where the coarsest level reaches no gap of a series, the narrowest there is.
     """
     within = np.where(gap <= config.reach + SAME, gap, -np.inf)
-    if config.order == "midpoints":
-        widest = holes.most(within)
-    elif config.order == "local":
-        widest = _widest_nearby(within, place // NEAR, groups)
+    of_series = np.maximum.reduceat(within, groups.begin)
+    if config.order == "widest":
+        parts, widest = groups, of_series
+    elif config.order == "midpoints":
+        parts = _holes(row, groups)
+        widest = np.maximum.reduceat(within, parts.begin)
     else:
-        widest = groups.most(within)
-    out_of_reach = np.isneginf(groups.most(within))
-    return np.where(out_of_reach, groups.least(gap), widest)
+        parts = groups.cut(np.diff(place // NEAR) > 0)
+        widest = _widest_nearby(within, (place // NEAR)[parts.begin], parts, groups)
+    if not np.isneginf(of_series).any():
+        return widest, parts
+    series = np.searchsorted(groups.begin, parts.begin, side="right") - 1
+    nearest = np.minimum.reduceat(gap, groups.begin)
+    return np.where(np.isneginf(of_series)[series], nearest[series], widest), parts
 
 
 def _widest_nearby(
-    gap: Float[np.ndarray, " entry"], part: Int[np.ndarray, " entry"], groups: Groups
-) -> Float[np.ndarray, " entry"]:
-    """The widest gap of each entry's part of its series and of the parts beside it."""
-    parts = groups.cut(np.diff(part) > 0)
+    gap: Float[np.ndarray, " entry"],
+    number: Int[np.ndarray, " part"],
+    parts: Groups,
+    groups: Groups,
+) -> Float[np.ndarray, " part"]:
+    """The widest gap of each part and of those beside it; `number` counts them in a series."""
     most = np.maximum.reduceat(gap, parts.begin)
-    beside = (np.diff(part[parts.begin]) == 1) & (np.diff(groups.of[parts.begin]) == 0)
+    beside = np.diff(number) == 1
+    beside[np.searchsorted(parts.begin, groups.begin[1:]) - 1] = False
     widest = most.copy()
     widest[1:] = np.where(beside, np.maximum(widest[1:], most[:-1]), widest[1:])
     widest[:-1] = np.where(beside, np.maximum(widest[:-1], most[1:]), widest[:-1])
-    return widest[parts.of]
+    return widest
 
 
 def _band(
     gap: Float[np.ndarray, " entry"],
-    widest: Float[np.ndarray, " entry"],
+    widest: Float[np.ndarray, " part"],
+    parts: Groups,
     config: ScheduleConfig,
 ) -> Bool[np.ndarray, " entry"]:
-    within = (gap <= widest + SAME) & ((gap > widest - config.band) | (gap >= widest - SAME))
-    return within & _same_level(gap, widest, config)
-
-
-def _same_level(
-    gap: Float[np.ndarray, " entry"],
-    chosen: Float[np.ndarray, " entry"],
-    config: ScheduleConfig,
-) -> Bool[np.ndarray, " entry"]:
-    level = level_of(gap - SAME, max_level=config.max_level)
-    return level == level_of(chosen - SAME, max_level=config.max_level)
+    """Gaps of the level of the widest that are hardly narrower, or by less than the band."""
+    # Just below what equals the widest but for its last bits, be it infinite.
+    hardly = np.nextafter(widest - SAME, -np.inf)
+    least = np.minimum(widest - config.band, hardly)
+    level = level_of(widest - SAME, max_level=config.max_level)
+    least = np.maximum(least, np.where(level > 0, 2.0 ** (level - 1) + SAME, -np.inf))
+    return (gap > parts.spread(least)) & (gap <= parts.spread(widest + SAME))
 
 
 def _first(wanted: Bool[np.ndarray, " entry"], groups: Groups) -> Bool[np.ndarray, " entry"]:

@@ -15,10 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from nrtsi import NRTSI
+from nrtsi import NRTSI, load
 from nrtsi.cli import app
 from nrtsi.errors import InputError
-from nrtsi.streaming import context, impute_files
+from nrtsi.events import TrainStep
+from nrtsi.fitted import Fitted
+from nrtsi.progress import ProgressBar
+from nrtsi.streaming import context, holes, impute_files
 from nrtsi.streaming.reading import read_parts
 from nrtsi.streaming.sources import BYTES, in_parts, parts_of, sources_of
 from nrtsi.streaming.training import sample
@@ -183,6 +186,7 @@ def test_context_is_the_known_rows_at_the_ends_and_the_holes_among_them(seed, mo
     panel = model.read(whole)
     with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         patch.setattr(context, "CONTEXT", most)
+        patch.setattr(context, "FAR", 1)
         part = parts_of(sources_of(write(Path(place) / "a.parquet", whole), 10**9))[0]
         ends = context.ends_of(part, whole, panel.columns, panel.clock)
     for i, key in enumerate(ends.ids):
@@ -226,6 +230,159 @@ def test_a_hole_longer_than_the_context_is_seen_to_its_end(model, tmp_path, monk
     got = pa.concat_tables(read(tmp_path / "out" / f"{i}.parquet") for i in range(2))
     filled = model.impute(whole)
     assert np.abs(got["x"].to_numpy() - filled["x"].to_numpy())[holes].max() < 0.05
+
+
+# Holes longer than a part ------------------------------------------------------------------------
+
+
+def hollow(whole, rows):
+    """The table with nothing known in these rows."""
+    gone = pa.array(np.isin(np.arange(whole.num_rows), rows))
+    for name in ("x", "n"):
+        place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
+        empty = pa.compute.if_else(gone, pa.scalar(None, kind.type), whole[name])
+        whole = whole.set_column(place, kind, empty)
+    return whole
+
+
+def surveyed(place, pieces):
+    """Files of these pieces, their parts, and what the survey finds for one of them."""
+    for number, piece in enumerate(pieces):
+        write(place / "in" / f"{number}.parquet", piece)
+    parts = parts_of(sources_of(place / "in", 10**9))
+    panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(table(40))
+    names = ["time", "station", "x", "n"]
+    holes.survey(place / "holes.parquet", parts, names, panel.columns, panel.clock)
+
+    def found(part):
+        own = pieces[part.number].select(names)
+        return holes.far_rows(place / "holes.parquet", part, own, panel.columns)
+
+    return parts, found
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(3, 12), st.integers(1, 3))
+def test_the_known_rows_on_both_sides_of_every_long_hole_are_found(seed, count, far):
+    """Against a look at all rows of every series and channel."""
+    rng, rows, series = np.random.default_rng(seed), 96, 3
+    whole, owner = table(rows, series, seed=seed), np.arange(rows) % series
+    known = rng.random((rows, 2)) < rng.choice([0.03, 0.1, 0.5], 2)
+    for name, some in zip(("x", "n"), known.T, strict=True):
+        place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
+        whole = whole.set_column(place, kind, pa.array(np.ones(rows), kind.type, mask=~some))
+    with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(holes, "FAR", far)
+        parts, found = surveyed(Path(place), slices(whole, count))
+        tables = [found(part) for part in parts]
+    where = np.repeat(np.arange(count), [part.rows for part in parts])
+    for part, each in zip(parts, tables, strict=True):
+        step = each["time"].cast(pa.int64()).to_numpy() // 3_600_000_000
+        got = step * series + np.array([int(i[1:]) for i in each["station"].to_pylist()], int)
+        assert np.unique(got).size == got.size
+        assert (np.abs(where[got] - part.number) >= 2).all()
+        for s, some in ((s, some) for s in range(series) for some in known.T):
+            mine = np.flatnonzero(some & (owner == s))
+            left, right = mine[where[mine] < part.number], mine[where[mine] > part.number]
+            if left.size and where[left[-1]] <= part.number - 2:
+                assert set(left[-far:]) <= set(got)
+            if right.size and where[right[0]] >= part.number + 2:
+                assert set(right[where[right] == where[right[0]]][:far]) <= set(got)
+
+
+def test_a_hole_of_many_parts_is_filled_from_both_sides(model, tmp_path):
+    """Its middle parts know nothing, nor do those beside them."""
+    whole = hollow(table(600, series=2, seed=3), np.arange(121, 481, 2))  # of the second series
+    path = write(tmp_path / "in.parquet", whole)
+    done = impute_files(model, path, tmp_path / "out.parquet", memory=memory(60))
+    assert done.parts >= 8
+    assert done.left == 0
+    got, filled = read(tmp_path / "out.parquet"), model.impute(whole)
+    assert same_but_for_holes(got, whole)
+    apart = np.abs(got["x"].to_numpy() - filled["x"].to_numpy())
+    assert apart[121:481:2].max() < 0.3
+
+
+@pytest.mark.parametrize("side", ["begin", "end"])
+def test_a_hole_to_the_edge_of_the_input_is_filled_from_one_side(model, tmp_path, side):
+    gone = np.arange(1, 500, 2) if side == "begin" else np.arange(101, 600, 2)
+    path = write(tmp_path / "in.parquet", hollow(table(600, series=2, seed=3), gone))
+    assert impute_files(model, path, tmp_path / "out.parquet", memory=memory(60)).left == 0
+
+
+def test_a_channel_is_known_on_both_sides_where_others_are_known_between(model, tmp_path):
+    """More rows than the context has, with the other channel known, lie between it and the cut."""
+    line, whole = np.linspace(0, 10, 1200), table(1200, series=1, seed=1)
+    x = np.where((np.arange(1200) > 280) & (np.arange(1200) < 920), np.nan, line)
+    whole = whole.set_column(2, whole.schema.field("x"), pa.array(x))
+    for number, part in enumerate(slices(whole, 2)):
+        write(tmp_path / "in" / f"{number}.parquet", part)
+    impute_files(model, tmp_path / "in", tmp_path / "out")
+    got = np.concatenate([read(tmp_path / f"out/{i}.parquet")["x"].to_numpy() for i in range(2)])
+    assert np.abs(got - line).max() < 0.5
+    assert np.abs(np.diff(got)).max() < 0.1
+
+
+def test_one_channel_may_be_missing_for_long(model, tmp_path):
+    whole = table(600, series=1, seed=4)
+    x = np.where((np.arange(600) > 100) & (np.arange(600) < 500), np.nan, 50.0)
+    whole = whole.set_column(2, whole.schema.field("x"), pa.array(x))
+    path = write(tmp_path / "in.parquet", whole)
+    impute_files(model, path, tmp_path / "out.parquet", memory=memory(60))
+    got = read(tmp_path / "out.parquet")["x"].to_numpy()
+    # Without the far sides the middle would be the mean of what the model was fitted on, 0.
+    assert np.abs(got - 50).max() < 5
+
+
+def test_a_long_hole_of_counted_rows_is_filled_from_the_side_before(tmp_path):
+    x = np.concatenate([np.full(100, 1.0), np.full(400, np.nan), np.full(100, 3.0)])
+    whole = pa.table({"x": x})
+    model = NRTSI(preset="tiny", steps=2).fit(whole, columns=["x"])
+    path = write(tmp_path / "in.parquet", whole)
+    done = impute_files(model, path, tmp_path / "out.parquet", memory=(BYTES + 50) * 60)
+    got = read(tmp_path / "out.parquet")["x"].to_numpy()
+    assert done.parts > 6
+    assert np.abs(got[200:300] - 1).max() < 0.3
+
+
+def test_a_hole_does_not_reach_over_times_that_go_back(model, tmp_path):
+    """The first file is later than the others: what it knows is no neighbour of theirs."""
+    whole = hollow(table(400, series=1, seed=5), np.arange(100, 300))
+    for number, part in enumerate([3, 0, 1, 2]):
+        write(tmp_path / "in" / f"{number}.parquet", slices(whole, 4)[part])
+    impute_files(model, tmp_path / "in", tmp_path / "out")
+    alone = model.impute(whole.slice(0, 300))["x"].to_numpy()[250:300]
+    got = read(tmp_path / "out/3.parquet")["x"].to_numpy()[50:]
+    np.testing.assert_allclose(got, alone, atol=0.05)
+
+
+def test_a_part_may_hold_less_than_one_row_of_every_series(model, tmp_path):
+    """No series has a row in the part beside, and many parts lie between its rows."""
+    whole = table(400, series=100, seed=6)
+    path = write(tmp_path / "in.parquet", whole)
+    done = impute_files(model, path, tmp_path / "out.parquet", memory=memory(20))
+    assert done.parts > 10
+    assert same_but_for_holes(read(tmp_path / "out.parquet"), whole)
+
+
+def test_series_beyond_what_memory_holds_are_forgotten_the_oldest_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(holes, "SERIES", 1)
+    whole = table(400, series=1, order="id")
+    names = pa.array([f"s{i // 2:03d}" for i in range(400)])
+    whole = whole.set_column(0, whole.schema.field("station"), names)
+    path = write(tmp_path / "in.parquet", whole)
+    parts = parts_of(sources_of(path, memory(20)))
+    panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(whole)
+    carried = []
+    trimmed = holes._Surveyor._trimmed
+    monkeypatch.setattr(
+        holes._Surveyor, "_trimmed", lambda s, r: carried.append(trimmed(s, r)) or carried[-1]
+    )
+    names = ["time", "station", "x", "n"]
+    holes.survey(tmp_path / "h.parquet", parts, names, panel.columns, panel.clock)
+    assert max(len(each.ids) for each in carried) <= parts[0].source.most
+    assert carried[-1].ids[-1] == "s199"
+    assert not holes.far_rows(tmp_path / "h.parquet", parts[5], whole, panel.columns).num_rows
 
 
 def test_files_whose_times_do_not_go_on_are_filled_alone(model, tmp_path):
@@ -365,6 +522,18 @@ def test_times_that_go_back_where_a_file_is_cut_are_refused(model, tmp_path):
     ):
         impute_files(model, path, tmp_path / "out.parquet", memory=memory(80))
     impute_files(model, path, tmp_path / "whole.parquet")  # in one part order does not matter
+    assert files_in(tmp_path) == ["a.parquet", "whole.parquet"]
+
+
+@pytest.mark.parametrize("rows", [60, 120])
+def test_a_refusal_before_anything_was_done_leaves_nothing_behind(model, tmp_path, rows):
+    """Times that go back at the very end, which a look at all rows finds before the filling."""
+    whole = table(200)
+    order = np.concatenate([np.arange(180), np.arange(20)])
+    path = write(tmp_path / "a.parquet", whole.take(order))
+    with pytest.raises(InputError, match="must have the rows of each series in order of time"):
+        impute_files(model, path, tmp_path / "out.parquet", memory=memory(rows))
+    assert files_in(tmp_path) == ["a.parquet"]
 
 
 def test_a_mistake_in_the_data_names_the_file_and_the_part(model, tmp_path):
@@ -382,7 +551,7 @@ def test_a_mistake_in_the_data_names_the_file_and_the_part(model, tmp_path):
 def test_files_that_are_not_alike_are_refused(model, tmp_path):
     write(tmp_path / "in/a.parquet", table(40))
     write(tmp_path / "in/b.parquet", table(40).drop_columns("x"))
-    with pytest.raises(InputError, match=r"b\.parquet must have column 'x' once, got 0"):
+    with pytest.raises(InputError, match=r"b\.parquet must have one column 'x', got none"):
         impute_files(model, tmp_path / "in", tmp_path / "out")
     other = table(40).set_column(3, "n", table(40)["n"].cast(pa.float64()))
     write(tmp_path / "in/b.parquet", other)
@@ -427,6 +596,7 @@ def test_places_that_do_not_suit_are_refused(model, folder, tmp_path):
     refused(folder, one, "must be a folder, because .* is one")
     refused(one, tmp_path / "out.csv", r"must end in \.parquet or \.pq")
     refused(folder, tmp_path / "no" / "out", "there is no folder")
+    refused(folder, Path(), "exists already and is not empty")
     taken = write(tmp_path / "taken" / "x.parquet", table(40)).parent
     refused(folder, taken, "taken exists already and is not empty; add --overwrite")
     refused(one, taken / "x.parquet", "exists already; add --overwrite")
@@ -435,7 +605,76 @@ def test_places_that_do_not_suit_are_refused(model, folder, tmp_path):
     assert len(files_in(taken)) == 4
 
 
+@pytest.mark.parametrize("left", ["nothing", "half a run"])
+def test_an_output_is_not_replaced_because_a_run_had_hardly_begun(model, tmp_path, left):
+    data = write(tmp_path / "in.parquet", table(40))
+    out, work = tmp_path / "out.parquet", tmp_path / "out.parquet.partial"
+    out.write_bytes(b"precious")
+    work.mkdir()
+    if left == "half a run":
+        (work / ".run.0123456789ab.json").write_text('{"vers')
+    for resume in (False, True):
+        with pytest.raises(InputError, match="exists already; add --overwrite"):
+            impute_files(model, data, out, resume=resume)
+    assert out.read_bytes() == b"precious"
+    impute_files(model, data, out, overwrite=True)
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("inside", [".git/config", "run.json", ".run.json"])
+def test_hidden_files_and_runs_of_others_are_left_alone(model, folder, tmp_path, inside):
+    theirs = tmp_path / "out.partial" / inside
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text('{"mine": true}')
+    for words in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(InputError, match=r"must be free .* nrtsi did not write"):
+            impute_files(model, folder, tmp_path / "out", **words)
+    assert theirs.read_text() == '{"mine": true}'
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder on another disk."""
+    other = Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other disk here")
+    with TemporaryDirectory(dir=other) as place:
+        yield Path(place)
+
+
+def test_what_a_link_to_another_disk_points_to_is_written(model, folder, tmp_path, elsewhere):
+    data = write(tmp_path / "in.parquet", table(300))
+    (tmp_path / "out.parquet").symlink_to(elsewhere / "far.parquet")
+    (tmp_path / "out").symlink_to(elsewhere / "far")
+    (elsewhere / "far").mkdir()
+    assert work_folder(tmp_path / "out.parquet") == elsewhere / "far.parquet.partial"
+    impute_files(model, data, tmp_path / "out.parquet", memory=memory(90))
+    assert same_but_for_holes(read(elsewhere / "far.parquet"), table(300))
+    impute_files(model, folder, tmp_path / "out")
+    assert len(files_in(elsewhere / "far")) == 3
+
+
+def test_a_folder_inside_the_output_may_be_on_another_disk(model, folder, tmp_path, elsewhere):
+    """As a mount is; a copy, and still known as done after a crash."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").symlink_to(elsewhere)
+    with pytest.raises(CutError):
+        impute_files(cut_after(model, 1), folder, tmp_path / "out", overwrite=True)
+    first = (elsewhere / "day-2.parquet").stat()
+    impute_files(model, folder, tmp_path / "out", resume=True)
+    assert (elsewhere / "day-2.parquet").stat().st_ino == first.st_ino
+    assert files_in(elsewhere) == ["day-10.parquet", "day-2.parquet"]
+    assert (tmp_path / "out/b/day-1.PQ").exists()
+
+
 # A run that was cut short -----------------------------------------------------------------------
+
+
+def load_again(model):
+    """The same model from a file."""
+    with TemporaryDirectory() as place:
+        model.save(Path(place) / "m.nrtsi")
+        return load(Path(place) / "m.nrtsi")
 
 
 class CutError(Exception):
@@ -490,11 +729,46 @@ def test_another_model_memory_or_input_is_refused(model, begun):
     with pytest.raises(InputError, match="got another memory;"):
         impute_files(model, folder, out, memory="2GiB", resume=True)
     write(folder / "b/day-1.PQ", table(40))
-    with pytest.raises(InputError, match=r"got another data \(b/day-1.PQ was changed, added or r"):
+    with pytest.raises(InputError, match=r"got another input \(b/day-1.PQ was changed\)"):
         impute_files(model, folder, out, resume=True)
-    (folder / "b/day-1.PQ").unlink()
-    with pytest.raises(InputError, match=r"got another data \(b/day-1.PQ was"):
+    write(folder / "b/day-1.PQ", table(40)).rename(folder / "b/day-3.PQ")
+    with pytest.raises(InputError, match=r"got another input \(b/day-3.PQ was added\)"):
         impute_files(model, folder, out, resume=True)
+    (folder / "b/day-3.PQ").unlink()
+    with pytest.raises(InputError, match=r"got another input \(b/day-1.PQ was removed\)"):
+        impute_files(model, folder, out, resume=True)
+
+
+def test_a_run_is_the_same_whatever_is_done_with_empty_series(model, begun):
+    lenient = load_again(model).set_params(on_empty="skip", memory="3GiB")
+    assert impute_files(lenient, *begun, resume=True).files == 3
+    assert (lenient.memory, lenient.on_empty) == ("3GiB", "skip")
+
+
+def test_the_memory_is_that_of_the_run_to_be_resumed(model, tmp_path):
+    data, out = write(tmp_path / "in.parquet", table(330)), tmp_path / "out.parquet"
+    with pytest.raises(CutError):
+        impute_files(cut_after(model, 1), data, out, memory=memory(90))
+    assert impute_files(model, data, out, resume=True).parts > 2
+
+
+def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
+    seen = []
+    within = Fitted.within
+    monkeypatch.setattr(Fitted, "within", lambda s, m: seen.append(m) or within(s, m))
+    impute_files(model, folder, tmp_path / "out", memory="300MB")
+    assert set(seen) == {300_000_000}
+    assert model.memory == "1GiB"
+
+
+def test_the_memory_steers_the_engine_where_a_file_is_filled_at_once(model, tmp_path, monkeypatch):
+    model.save(tmp_path / "m.nrtsi")
+    data, seen = write(tmp_path / "in.parquet", table(80)), []
+    within = Fitted.within
+    monkeypatch.setattr(Fitted, "within", lambda s, m: seen.append(m) or within(s, m))
+    words = ["--model", tmp_path / "m.nrtsi", "--memory", "300MB"]
+    assert run("impute", data, "--out", tmp_path / "out.csv", *words).exit_code == 0
+    assert set(seen) == {300_000_000}
 
 
 def test_a_committed_file_that_was_lost_is_made_again(model, begun):
@@ -595,7 +869,8 @@ def test_files_that_fit_and_csv_are_filled_at_once(tmp_path):
     assert not in_parts(path, tmp_path / "o.parquet", "1GiB")
     assert in_parts(path, tmp_path / "o.parquet", memory(150))
     assert not in_parts(path, tmp_path / "o.csv", memory(150))
-    assert not in_parts(tmp_path / "absent.parquet", tmp_path / "o.parquet", 1)
+    with pytest.raises(InputError, match=r"absent\.parquet does not exist; check the name"):
+        in_parts(tmp_path / "absent.parquet", tmp_path / "o.parquet", 1)
     assert in_parts(tmp_path, tmp_path / "o", "1GiB")
 
 
@@ -607,10 +882,33 @@ def test_options_that_do_not_suit_are_refused(folder, tmp_path):
     assert refused(run("impute", folder, "--out", out, "--at", csv), "--at must not be given for")
     result = run("impute", csv, "--out", tmp_path / "o.csv", "--resume")
     assert refused(result, "--resume must come with a folder, or with a Parquet file larger than")
+    result = run(
+        "impute",
+        folder / "b" / "day-1.PQ",
+        "--out",
+        tmp_path / "o.parquet",
+        "--memory",
+        memory(60),
+        "--every",
+        "15min",
+    )
+    assert refused(result, "leave it out, or allow more --memory")
+    result = run("impute", tmp_path / "nodays", "--out", out)
+    assert refused(result, f"{tmp_path / 'nodays'} does not exist; check the name and the folder")
     result = run("impute", csv, "--out", tmp_path / "o.csv", "--memory", "lots")
     assert refused(result, "memory must be a positive number of bytes or a text such as")
     result = run("fit", folder, "--out", tmp_path / "m.nrtsi")
     assert refused(result, "must be a file, got a folder; name the file in it (nrtsi impute takes")
+
+
+def test_a_large_file_that_becomes_no_parquet_is_told(model, tmp_path):
+    model.save(tmp_path / "m.nrtsi")
+    path = write(tmp_path / "a.parquet", table(400))
+    words = ["--model", tmp_path / "m.nrtsi", "--memory", memory(150)]
+    result = run("impute", path, "--out", tmp_path / "o.csv", *words)
+    assert result.exit_code == 0, result.output
+    told = "needs more than --memory: only a Parquet file is written part by part"
+    assert result.stderr == f"nrtsi: {path} {told}\n"
 
 
 def test_an_interruption_says_how_to_go_on(model, folder, tmp_path, monkeypatch):
@@ -627,6 +925,55 @@ def test_an_interruption_says_how_to_go_on(model, folder, tmp_path, monkeypatch)
     kept = f"what is done is kept in {tmp_path / 'out.partial'}: add --resume to go on"
     assert result.stderr == f"nrtsi: interrupted; {kept}\n"
     assert run(*command, "--resume").exit_code == 0
+
+
+def test_an_interruption_of_training_ends_the_run(tmp_path, monkeypatch):
+    """What was half learnt fills nothing; going on ends as if nothing had been."""
+    data = write(tmp_path / "in.parquet", table(400))
+    words = ["--steps", 24, "--preset", "tiny", "--memory", memory(150), "--quiet"]
+    assert run("impute", data, "--out", tmp_path / "plain.parquet", *words).exit_code == 0
+
+    def interrupt(self, event):
+        if isinstance(event, TrainStep) and event.step == 14:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out.parquet"
+    with monkeypatch.context() as patched:
+        patched.setattr(ProgressBar, "__call__", interrupt)
+        result = run("impute", data, "--out", out, *words)
+    assert result.exit_code == 130
+    assert "add --resume to go on" in result.stderr
+    assert files_in(work_folder(out)) == ["run.json", "training.checkpoint"]
+    del words[4:6]  # the memory is known
+    assert run("impute", data, "--out", out, *words, "--resume").exit_code == 0
+    assert read(out).equals(read(tmp_path / "plain.parquet"))
+
+
+def test_a_run_that_was_begun_in_parts_is_not_forgotten_with_more_memory(model, tmp_path):
+    model.save(tmp_path / "m.nrtsi")
+    data, out = write(tmp_path / "in.parquet", table(330)), tmp_path / "out.parquet"
+    with pytest.raises(CutError):
+        impute_files(cut_after(model, 1), data, out, memory=memory(90))
+    command = ["impute", data, "--out", out, "--model", tmp_path / "m.nrtsi"]
+    result = run(*command, "--resume", "--memory", "4GiB")
+    assert refused(result, f"--memory must be that of the run in {work_folder(out)}, ")
+    assert refused(run(*command), "is left from a run that was cut short; add --resume")
+    assert run(*command, "--overwrite").exit_code == 0
+    assert not work_folder(out).exists()
+
+
+def test_empty_series_may_be_left_with_a_model_that_is_given(model, tmp_path):
+    model.save(tmp_path / "m.nrtsi")
+    whole = hollow(table(80), np.arange(1, 80, 4))
+    data, folder = write(tmp_path / "in.parquet", whole), tmp_path / "in"
+    write(folder / "a.parquet", whole)
+    for source, out in ((data, "out.parquet"), (folder, "out")):
+        command = ["impute", source, "--out", tmp_path / out, "--model", tmp_path / "m.nrtsi"]
+        assert refused(run(*command), "must have something observed, got nothing; leave it out, o")
+        result = run(*command, "--on-empty", "ignore")
+        assert refused(result, "--on-empty must be error or skip, got 'ignore'")
+        resume = ["--resume"] if source is folder else []
+        assert run(*command, "--on-empty", "skip", *resume).exit_code == 0
 
 
 def wait_for(condition, seconds=60):
@@ -689,13 +1036,13 @@ def counted(function, calls):
 MEASURED = """
 import sys
 from pathlib import Path
-from nrtsi import load
-from nrtsi.streaming import impute_files
-model, source, target, memory = sys.argv[1:]
-done = impute_files(load(model), source, target, memory=int(memory))
-# Not what getrusage says, which begins with the memory of the process that started this one.
-lines = Path("/proc/self/status").read_text().splitlines()
-print(done.rows, *(line.split()[1] for line in lines if line.startswith("VmHWM")))
+from nrtsi.cli import main
+try:
+    main()
+finally:
+    # Not what getrusage says, which begins with the memory of the process that started this one.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    print(*(line.split()[1] for line in lines if line.startswith("VmHWM")))
 """
 
 
@@ -708,20 +1055,11 @@ def test_memory_does_not_grow_with_the_data(model, tmp_path):
         path = tmp_path / f"{times}.parquet"
         whole = table(20_000 * times, whole=True)
         write(path, whole, row_group_size=whole.num_rows)  # a single row group: the hardest case
-        command = [
-            sys.executable,
-            "-c",
-            MEASURED,
-            tmp_path / "m.nrtsi",
-            path,
-            f"{path}.out.parquet",
-        ]
-        words = [str(word) for word in (*command, memory(10_000))]
-        # Otherwise oneDNN keeps its 1,024 latest kernels, one for every shape it meets.
-        bare = os.environ | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
-        done = subprocess.run(words, capture_output=True, text=True, check=True, env=bare)
-        rows, kib = done.stdout.split()
-        assert int(rows) == whole.num_rows
+        words = ["impute", path, "--out", f"{path}.out.parquet", "--model", tmp_path / "m.nrtsi"]
+        words = [sys.executable, "-c", MEASURED, *words, "--memory", memory(10_000)]
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+        wrote, kib = done.stdout.strip().split("\n")
+        assert f"of {2 * whole.num_rows:,} cells imputed" in wrote
         return int(kib)
 
     small, large = peak(2), peak(32)  # 4 parts, then 64

@@ -61,6 +61,9 @@ def main() -> None:
     # machine busy with something else that keeps the awaited thread from running. A short spin is
     # as fast where nothing else runs.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    # oneDNN keeps its latest kernels, one for every shape it meets, and windows have many shapes:
+    # 1,024 of them take memory that grows for an hour, and 64 are as fast.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     # An import makes a million objects and hardly any garbage; looking for it every 700 objects,
     # as Python does, takes a tenth of the time of a short command.
     gc.set_threshold(100_000)
@@ -154,20 +157,23 @@ def impute(
     from nrtsi.arrow import do_without_pandas
     from nrtsi.files import check_output, read_table, write_table
     from nrtsi.streaming.sources import in_parts
+    from nrtsi.streaming.work import memory_for
 
     do_without_pandas()
     if at is not None and every is not None:
         raise InputError("--at and --every must not both be given; leave one of them out")
-    if in_parts(data, out, sitting.memory):
+    memory = memory_for(sitting.memory, out, resume=sitting.resume)
+    if in_parts(data, out, memory):
         stream.refuse_in_parts(data, at=at, every=every)
         stream.impute_in_parts(_any_model(model, settings), model, data, out, sitting, voice)
         return
-    stream.refuse_whole(data, resume=sitting.resume)
+    stream.refuse_whole(data, out, sitting, voice)
     overwrite = sitting.overwrite
     check_output(out, overwrite=overwrite)
     table, asked = read_table(data), None if at is None else read_table(at).typed
     whole, began = at is None and every is None, time.monotonic()
     imputer, panel = _model(model, settings, table, voice)
+    imputer.memory = memory
     if panel is not None and whole and (remark := absent_rows(panel)) is not None:
         voice.say(remark)
     if panel is not None and whole and panel.series.observed.all():
@@ -342,15 +348,16 @@ def _model(
     """The model in the file; or a new one, and the table's own data to fit it on."""
     if path is None:
         return _new_model(settings, table, voice)
-    return _loaded(path, settings, "seed", "device"), None
+    return _loaded(path, settings, "seed", "device", "on_empty"), None
 
 
 def _any_model(path: Path | None, settings: Settings) -> "NRTSI":
     """The model in the file; or a new one, still to be fitted."""
     from nrtsi.imputer import NRTSI
 
-    given = settings.given()
-    return NRTSI(**given) if path is None else _loaded(path, settings, "seed", "device")
+    if path is None:
+        return NRTSI(**settings.given())
+    return _loaded(path, settings, "seed", "device", "on_empty")
 
 
 def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":
@@ -358,5 +365,9 @@ def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":
     from nrtsi.imputer import load
 
     settings.refuse_all_but(*allowed, because="with --model, which has its own")
+    if settings.on_empty not in (None, "error", "skip"):
+        raise InputError(f"--on-empty must be error or skip, got {settings.on_empty!r}; mend it")
+    words = {name: getattr(settings, name) for name in ("seed", "on_empty")}
+    given = {name: word for name, word in words.items() if word is not None}
     model = load(path, device=settings.device or "auto")
-    return model if settings.seed is None else model.set_params(seed=settings.seed)
+    return model.set_params(**given) if given else model

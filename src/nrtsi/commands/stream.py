@@ -24,13 +24,13 @@ class Sitting:
     """How much is worked on at once, and what becomes of an earlier run."""
 
     memory: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory for the data of a Parquet file, such as 512MB or 4GiB; a larger file, "
-            "and any folder, is filled part by part.",
+            help="Memory for the work, such as 512MB or 4GiB, 1GiB by default; a Parquet file "
+            "that needs more, and any folder, is filled part by part.",
         ),
-    ] = "1GiB"
+    ] = None
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run, part by part, that was cut short.")
     ] = False
@@ -41,19 +41,34 @@ def refuse_in_parts(data: Path, **options: object) -> None:
     """Refuses the options that are not for data which is filled part by part."""
     for name, value in options.items():
         if value is not None:
+            remedy = "give a file in it" if data.is_dir() else "allow more --memory"
             raise InputError(
-                f"--{name} must not be given for {data}, which is filled part by part; leave it "
-                f"out, or allow more --memory if it is a single file"
+                f"--{name} must not be given for {data}, which is filled part by part; "
+                f"leave it out, or {remedy}"
             )
 
 
-def refuse_whole(data: Path, *, resume: bool) -> None:
-    """Refuses the option that is only for data which is filled part by part."""
-    if resume:
+def refuse_whole(data: Path, out: Path, sitting: Sitting, voice: Voice) -> None:
+    """Refuses to fill at once what was begun part by part; says where it takes more memory."""
+    from nrtsi.streaming.sources import in_parts
+    from nrtsi.streaming.work import Work, begun_in, memory_for, work_folder
+
+    folder = work_folder(out)
+    begun = begun_in(folder)
+    if sitting.resume and begun is not None:
+        raise InputError(
+            f"--memory must be that of the run in {folder}, {begun['memory']:,} bytes, "
+            f"got {sitting.memory}, within which {data} is filled at once; leave it out"
+        )
+    if sitting.resume:
         raise InputError(
             f"--resume must come with a folder, or with a Parquet file larger than --memory and "
             f"a Parquet file to write, got {data}; leave it out"
         )
+    if begun is not None and Work.check(folder, resume=False, overwrite=sitting.overwrite):
+        Work(folder).remove()
+    if in_parts(data, data, memory_for(sitting.memory, out, resume=False)):
+        voice.say(f"{data} needs more than --memory: only a Parquet file is written part by part")
 
 
 def impute_in_parts(

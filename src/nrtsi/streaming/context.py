@@ -12,11 +12,15 @@ from nrtsi.frames import Clock, Columns, read
 from nrtsi.series import SeriesSet
 from nrtsi.streaming.sources import Part
 
-__all__ = ["CONTEXT", "Ends", "after", "before", "ends_of", "near_ends"]
+__all__ = ["CONTEXT", "FAR", "Ends", "after", "before", "ends_of", "known_ends", "refuse_disorder"]
 
 CONTEXT = 256
 """Rows with something observed that a series takes along from the part before and the one after,
 with the missing rows among them."""
+
+FAR = 16
+"""Known rows of every channel that it takes along beside these: a channel can be missing where
+others are not, and for longer than a part."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,9 @@ def ends_of(part: Part, table: Any, columns: Columns, clock: Clock) -> Ends:
     """
     panel = read(table, columns, clock=clock)
     series = panel.series
-    first, last = near_ends(series, np.logical_or.reduce(series.observed, axis=1), CONTEXT)
+    first, last = _near_ends(series, np.logical_or.reduce(series.observed, axis=1), CONTEXT)
+    first_known, last_known = known_ends(series, FAR)
+    first, last = first | first_known, last | last_known
     return Ends(
         part=part,
         ids=panel.ids,
@@ -102,13 +108,14 @@ def _going_on(
     (first, ending), (second, beginning) = earlier, later
     ascends = first.counted | (first.end[ending] < second.begin[beginning])
     if first.part.source is second.part.source and not ascends.all():
-        _refuse_disorder(second.part, second.ids[beginning[int(np.argmin(ascends))]])
+        refuse_disorder(second.part, second.ids[beginning[int(np.argmin(ascends))]])
     chosen = np.zeros(len((first, second)[of].ids), dtype=bool)
     chosen[(ending, beginning)[of][ascends]] = True
     return chosen
 
 
-def _refuse_disorder(part: Part, key: Any) -> None:
+def refuse_disorder(part: Part, key: Any) -> None:
+    """Raises `InputError`: a series goes back in time where a file is cut."""
     raise InputError(
         f"{part.source.path} must have the rows of each series in order of time, because it is "
         f"read in parts, got series {key!r} going back or standing still at row {part.first:,}; "
@@ -116,7 +123,19 @@ def _refuse_disorder(part: Part, key: Any) -> None:
     )
 
 
-def near_ends(
+def known_ends(
+    series: SeriesSet, most: int
+) -> tuple[Bool[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
+    """The first known rows of each channel in every series, and the last, so many of each."""
+    first, last = np.zeros((2, series.rows), dtype=bool)
+    for known in series.observed.T:
+        begin, end = _near_ends(series, known, most)
+        first |= known & begin
+        last |= known & end
+    return first, last
+
+
+def _near_ends(
     series: SeriesSet, known: Bool[np.ndarray, " row"], most: int
 ) -> tuple[Bool[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
     """The rows with fewer than `most` known rows before them in their series, or after."""

@@ -14,14 +14,15 @@ from jaxtyping import Bool, Int
 from nrtsi.atomic import atomic
 from nrtsi.frames import Clock, Columns, read
 from nrtsi.series import SeriesSet
-from nrtsi.streaming.context import near_ends
+from nrtsi.streaming.context import FAR, known_ends, refuse_disorder
 from nrtsi.streaming.reading import naming, read_parts
 from nrtsi.streaming.sources import Part
 
-__all__ = ["FAR", "far_rows", "survey"]
+__all__ = ["far_rows", "survey"]
 
-FAR = 16
-"""Known rows of a channel that are kept for each side of a long hole."""
+SERIES = 2**17
+"""Series that are followed at once, however small a part is: it may hold less than one row of
+each, and then none is known beside it."""
 
 _ROW, _FIRST, _LAST = "nrtsi:row", "nrtsi:first", "nrtsi:last"
 
@@ -55,8 +56,9 @@ def survey(
 ) -> None:
     """Reads all parts once and writes to `path` what `far_rows` needs.
 
-    A series is carried from part to part by its last row and the last known rows of each channel,
-    as many series as a part may have rows; those that were not seen for longest are forgotten.
+    A series is carried from part to part by its last row and the last known rows of each channel.
+    As many are carried as a part may have rows, or `SERIES`; of more, those that were not seen for
+    longest are forgotten.
 
     Raises:
         InputError: The rows of a part cannot be used; the message names the file.
@@ -71,7 +73,7 @@ def survey(
         for part, table in zip(parts, read_parts(parts, names), strict=True):
             if table.num_rows:
                 with naming(part):
-                    surveyor.add(part, table.select(names).cast(kind))
+                    surveyor.add(part, table.cast(kind))
         surveyor.end()
 
 
@@ -119,7 +121,7 @@ class _Surveyor:
         here = self._essential(part, table)
         carried = self._carried
         if carried is not None:
-            back = self._going_back(carried, here)
+            back = self._going_back(carried, here, part)
             self._note_lost(carried, back)
             here = self._joined(carried, ~back[carried.series.owner], here)
         self._note_found(here, part.number)
@@ -140,21 +142,26 @@ class _Surveyor:
         """The ends of each series, and the first and last known rows of each channel."""
         panel = read(table, self._columns, clock=self._clock)
         series = panel.series
-        chosen = np.zeros(series.rows, dtype=bool)
+        chosen = np.logical_or(*known_ends(series, FAR))
         chosen[series.start[:-1]] = chosen[series.start[1:] - 1] = True
-        for known in series.observed.T:
-            first, last = near_ends(series, known, FAR)
-            chosen |= known & (first | last)
         line = np.flatnonzero(chosen[panel.asked_rows])
         return self._rows(table.take(line), part.begin + line, np.full(line.size, part.number))
 
-    def _going_back(self, carried: _Rows, here: _Rows) -> Bool[np.ndarray, " series"]:
-        """True for the carried series whose times do not go on here."""
+    def _going_back(self, carried: _Rows, here: _Rows, part: Part) -> Bool[np.ndarray, " series"]:
+        """True for the carried series whose times do not go on here.
+
+        Raises:
+            InputError: They do not inside one file.
+        """
         if self._columns.time is None:
             return np.zeros(len(carried.ids), dtype=bool)
         begin = dict(zip(here.ids, here.series.time[here.series.start[:-1]], strict=True))
         end = carried.series.time[carried.series.start[1:] - 1]
-        return np.array([begin.get(key, np.inf) for key in carried.ids]) <= end
+        back = np.array([begin.get(key, np.inf) for key in carried.ids]) <= end
+        wrong = np.flatnonzero(back & (carried.seen >= part.number - part.index))
+        if wrong.size:
+            refuse_disorder(part, carried.ids[wrong[0]])
+        return back
 
     def _joined(self, carried: _Rows, kept: np.ndarray, here: _Rows) -> _Rows:
         table = pa.concat_tables([carried.table.filter(pa.array(kept)), here.table])
@@ -204,12 +211,10 @@ class _Surveyor:
         series = rows.series
         late = np.argsort(-rows.seen, kind="stable")
         lost = np.zeros(late.size, dtype=bool)
-        lost[late[self._most :]] = True
+        lost[late[max(SERIES, self._most) :]] = True
         self._note_lost(rows, lost)
-        kept = np.zeros(series.rows, dtype=bool)
+        _, kept = known_ends(series, max(1, min(FAR, self._most // late.size)))
         kept[series.start[1:] - 1] = True
-        for known in series.observed.T:
-            kept |= known & near_ends(series, known, max(1, min(FAR, self._most // late.size)))[1]
         kept &= ~lost[series.owner]
         table = rows.table.filter(pa.array(kept))
         return self._rows(table, rows.row[kept], rows.since[kept])

@@ -51,7 +51,7 @@ def _tables(file: Any, parts: Sequence[Part], columns: list[str] | None) -> Iter
     batches = _batches(file, parts[0].first, columns)
     schema, rest = file.schema_arrow, None
     if columns is not None:
-        schema = pa.schema([f for f in schema if f.name in columns], schema.metadata)
+        schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
     for part in parts:
         held, rest = _take(batches, rest, part.rows)
         yield pa.Table.from_batches(held, schema)

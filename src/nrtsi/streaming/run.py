@@ -1,5 +1,6 @@
 """`impute_files`: Parquet in, Parquet out, part by part; a killed run goes on where it was."""
 
+import copy
 import hashlib
 import json
 import logging
@@ -16,7 +17,7 @@ from nrtsi.streaming.filling import Filling, model_columns
 from nrtsi.streaming.output import Output
 from nrtsi.streaming.sources import SUFFIXES, must_be_alike, parts_of, sources_of
 from nrtsi.streaming.training import Say, fitted_in
-from nrtsi.streaming.work import Work, work_folder
+from nrtsi.streaming.work import Work, memory_for, work_folder
 
 __all__ = ["Summary", "impute_files"]
 
@@ -48,7 +49,7 @@ def impute_files(
     source: str | Path,
     target: str | Path,
     *,
-    memory: str | float = "1GiB",
+    memory: str | float | None = None,
     resume: bool = False,
     overwrite: bool = False,
     listener: Listener | None = None,
@@ -65,7 +66,7 @@ def impute_files(
         source: A Parquet file, or a folder of them.
         target: A file for a file, a folder for a folder; its parent folder exists.
         memory: Memory for the data worked on at once, as "512MB", "2GiB" or bytes; what the
-            program itself takes comes on top.
+            program itself takes comes on top. That of the run to be resumed, or 1 GiB, without it.
         resume: Go on with a run that was cut short, if there is one.
         overwrite: Replace files that are in the way, and forget a run that was cut short.
         listener: Told of every step of training and every pass of imputation.
@@ -74,24 +75,31 @@ def impute_files(
     Raises:
         InputError: The data or a setting cannot be used, or the run to be resumed was another.
     """
-    source, target, budget = Path(source), Path(target), bytes_of(memory)
-    folder = work_folder(target)
+    source, target = Path(source), Path(target)
+    folder, budget = work_folder(target), bytes_of(memory_for(memory, target, resume=resume))
+    model = copy.copy(model).set_params(memory=budget)  # the caller's stays as it is
     sources = sources_of(source, budget)
-    _check_places(source, target, overwrite=overwrite or folder.exists())
+    begun = Work.check(folder, resume=resume, overwrite=overwrite) is not None
+    _check_places(source, target, overwrite=overwrite or begun)
     must_be_alike(sources, _columns(model))
     identity = {
         "version of nrtsi": __version__,
         "model": _digest(model),
         "memory": budget,
-        "data": {each.name: [each.size, each.modified, each.rows] for each in sources},
+        "input": {each.name: [each.size, each.modified, each.rows] for each in sources},
     }
-    if resume and not folder.exists():
+    if resume and not begun:
         say(f"there is no {folder} to resume; starting from the beginning")
     work = Work.begin(folder, identity, resume=resume, overwrite=overwrite)
     parts = parts_of(sources)
-    fitted = fitted_in(work, model, parts, listener, say)
     places = {each.name: target / each.name if source.is_dir() else target for each in sources}
-    Filling(fitted, Output(work, places), parts).run(listener)
+    try:
+        fitted = fitted_in(work, model, parts, listener, say)
+        Filling(fitted, Output(work, places), parts).run(listener)
+    except InputError:
+        if work.is_worthless:
+            work.remove()
+        raise
     counts = [work.counts(part.number) for part in parts]
     work.remove()
     rows = sum(part.rows for part in parts)
@@ -113,11 +121,14 @@ def _columns(model: NRTSI) -> list[str] | None:
 
 def _digest(model: NRTSI) -> str:
     """A digest of all that decides what the model fills in."""
-    if not model.__sklearn_is_fitted__():
-        words = json.dumps(model.get_params(deep=False), sort_keys=True, default=str)
-        return hashlib.sha256(words.encode()).hexdigest()
-    tensors, record = model.fitted_.pack()
-    digest = hashlib.sha256(json.dumps([record, model.info()], sort_keys=True).encode())
+    words = model.get_params(deep=False)
+    for name in ("memory", "on_empty"):
+        del words[name]  # no value depends on them
+    fitted = model.__sklearn_is_fitted__()
+    tensors, record = model.fitted_.pack() if fitted else ({}, {})
+    clock = model.clock_.to_json() if fitted else None
+    about = json.dumps([words, record, clock, _columns(model)], sort_keys=True, default=str)
+    digest = hashlib.sha256(about.encode())
     for name in sorted(tensors):
         digest.update(tensors[name].detach().cpu().numpy().tobytes())
     return digest.hexdigest()
@@ -132,8 +143,8 @@ def _check_places(source: Path, target: Path, *, overwrite: bool) -> None:
     here, there = source.resolve(), target.resolve()
     if here == there or here in there.parents or there in here.parents:
         raise InputError(
-            f"{target} must lie apart from {source}, which is read while it is written; "
-            f"choose another --out"
+            f"the output must lie apart from the input, {source}, which is read while it is "
+            f"written, got {target}; choose another --out"
         )
     if source.is_dir():
         _check_folder(source, target, overwrite=overwrite)
@@ -158,4 +169,5 @@ def _check_folder(source: Path, target: Path, *, overwrite: bool) -> None:
             f"{target} exists already and is not empty; add --overwrite to replace the files that "
             f"are written, or choose another name"
         )
-    check_writable(target.parent / f"{target.name}.partial.json", overwrite=True)
+    if not work_folder(target).exists():
+        check_writable(work_folder(target), overwrite=True)

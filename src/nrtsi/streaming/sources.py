@@ -81,6 +81,11 @@ class Part:
         return self.last - self.first
 
     @property
+    def index(self) -> int:
+        """Its place among the parts of its file."""
+        return self.source.cuts.index(self.first)
+
+    @property
     def share(self) -> float:
         """How much of the memory for a part it takes, up to 1."""
         return self.rows / self.source.most
@@ -94,8 +99,13 @@ def in_parts(data: Path, out: Path, memory: str | float) -> bool:
     """Whether `data` is to be filled part by part into `out`.
 
     So is a folder, and a Parquet file of more than one part where another is to be written.
+
+    Raises:
+        InputError: There is no `data`, or it is a damaged Parquet file.
     """
     budget = bytes_of(memory)
+    if not data.exists():
+        raise _absent(data)
     if data.is_dir():
         return True
     parquet = data.suffix.lower() in SUFFIXES and out.suffix.lower() in SUFFIXES
@@ -154,8 +164,8 @@ def must_be_alike(sources: Sequence[Source], columns: Sequence[str] | None) -> N
         for name in wanted:
             if source.schema.names.count(name) != 1:
                 raise InputError(
-                    f"{source.path} must have column {name!r} once, "
-                    f"got {source.schema.names.count(name)} of it; "
+                    f"{source.path} must have one column {name!r}, "
+                    f"got {source.schema.names.count(name) or 'none'}; "
                     f"rename its columns, or move the file elsewhere"
                 )
             kind, expected = source.schema.field(name).type, first.schema.field(name).type
@@ -181,7 +191,7 @@ def _source(path: Path, name: str, memory: int) -> Source:
         with pq.ParquetFile(path) as file:
             footer, schema = file.metadata, file.schema_arrow
     except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist; check the name and the folder") from error
+        raise _absent(path) from error
     except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise InputError(f"{path} is not a readable Parquet file: {reason}") from error
@@ -199,6 +209,10 @@ def _source(path: Path, name: str, memory: int) -> Source:
         size=status.st_size,
         modified=status.st_mtime_ns,
     )
+
+
+def _absent(path: Path) -> InputError:
+    return InputError(f"{path} does not exist; check the name and the folder")
 
 
 def _rows_in(memory: int, footer: Any, groups: Sequence[Any]) -> int:

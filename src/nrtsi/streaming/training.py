@@ -27,13 +27,15 @@ def fitted_in(
 
     Raises:
         InputError: The parts cannot be learnt from.
+        KeyboardInterrupt: The training was interrupted; it can be gone on with.
     """
     if model.__sklearn_is_fitted__():
         return model
     if not work.model.exists():
         _fit(work, model, parts, listener, say)
         model.save(work.model)
-    return load(work.model, device=model.device)
+    kept = load(work.model, device=model.device)
+    return kept.set_params(memory=model.memory, on_empty=model.on_empty)
 
 
 def sample(parts: Sequence[Part]) -> list[Part]:
@@ -55,12 +57,13 @@ def _fit(
         raise InputError("there must be at least one row to learn from, got none; give it rows")
     rows = sum(part.rows for part in chosen)
     say(f"training on {len(chosen):,} of {len(parts):,} parts ({rows:,} rows)")
-    # A series that is empty in these parts need not be so in others.
     on_empty = model.on_empty
     try:
-        panel = model.set_params(on_empty="skip").read(_joined(chosen))
+        panel = model.read(_joined(chosen))
         for guess in panel.guesses:
             say(guess)
+        # A series that is empty in these parts need not be so in others.
+        model.set_params(on_empty="skip")
         model.fit_panel(panel, listener=listener, path=work.checkpoint, resume=True)
     except InputError as error:
         raise InputError(
@@ -69,6 +72,8 @@ def _fit(
         ) from error
     finally:
         model.set_params(on_empty=on_empty)
+    if model.interrupted_:
+        raise KeyboardInterrupt  # what was learnt is in the checkpoint, not good enough to be used
 
 
 def _joined(parts: Sequence[Part]) -> Any:

@@ -1,7 +1,9 @@
 """The folder of an unfinished run: what was asked, what is done, and parts on their way."""
 
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +13,25 @@ from typing import Any
 from nrtsi.atomic import atomic
 from nrtsi.errors import InputError
 
-__all__ = ["Work", "work_folder"]
+__all__ = ["Work", "begun_in", "memory_for", "work_folder"]
 
 _RUN, _DONE = "run.json", "done.jsonl"
+_HALF_A_RUN = re.compile(r"\.run\.[0-9a-f]+\.json")  # `_RUN` while it is written
+_USUAL = "1GiB"
 
 
 def work_folder(target: Path) -> Path:
-    """Where a run that writes to `target` keeps what is unfinished."""
-    return target.with_name(target.name + ".partial")
+    """Where a run that writes to `target` keeps what is unfinished: on the same disk."""
+    place = Path(os.path.realpath(target))  # what a link points to, not the link
+    return place.parent / f"{place.name}.partial"
+
+
+def memory_for(memory: str | float | None, target: Path, *, resume: bool) -> str | float:
+    """The memory to use: what is given, or that of the run to be resumed, or the usual."""
+    if memory is not None:
+        return memory
+    run = begun_in(work_folder(target)) if resume else None
+    return _USUAL if run is None else run["memory"]
 
 
 class Work:
@@ -46,15 +59,9 @@ class Work:
             InputError: There is one and neither `resume` nor `overwrite` is set; or the run in it
                 was another.
         """
-        if folder.exists():
-            _must_be_ours(folder)
-        if (folder / _RUN).exists() and not overwrite and not resume:
-            raise InputError(
-                f"{folder} is left from a run that was cut short; add --resume to go on with it, "
-                f"or --overwrite to start anew"
-            )
-        if (folder / _RUN).exists() and resume:
-            _must_be_the_same(folder, identity)
+        begun = cls.check(folder, resume=resume, overwrite=overwrite)
+        if begun is not None and resume:
+            _must_be_the_same(folder, begun, identity)
             return cls(folder)
         with _writing(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -62,6 +69,24 @@ class Work:
         with atomic(folder / _RUN) as temporary:
             temporary.write_text(json.dumps(identity))
         return cls(folder)
+
+    @staticmethod
+    def check(folder: Path, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
+        """What was asked of the unfinished run in the folder; None where there is none.
+
+        Raises:
+            InputError: There is one and neither `resume` nor `overwrite` is set, or something in
+                the way that is not ours.
+        """
+        run = begun_in(folder)
+        if run is None:
+            _must_be_free(folder)
+        elif not overwrite and not resume:
+            raise InputError(
+                f"{folder} is left from a run that was cut short; add --resume to go on with it, "
+                f"or --overwrite to start anew"
+            )
+        return run
 
     def part(self, number: int) -> Path:
         """The file of a part that has been made."""
@@ -95,10 +120,23 @@ class Work:
 
     def place(self, made: Path, name: str, target: Path) -> None:
         """Moves a finished file to its place in the output."""
-        self.note(f"file {name}", _marks(made))
+        key = f"file {name}"
+        self.note(key, _marks(made))
         with _writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            made.replace(target.resolve())  # what a link points to, not the link
+            try:
+                made.replace(target.resolve())  # what a link points to, not the link
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                with atomic(target) as temporary:  # on another disk: a mount, or a link to it
+                    shutil.copyfile(made, temporary)
+                    self.note(key, _marks(temporary))
+
+    @property
+    def is_worthless(self) -> bool:
+        """Whether nothing has been done yet that would have to be done again."""
+        return not (self._noted or self.model.exists() or self.checkpoint.exists())
 
     def remove(self) -> None:
         """Removes the folder; what says that it is ours goes last."""
@@ -126,18 +164,27 @@ def _lines(path: Path) -> dict[str, dict[str, int]]:
     return records
 
 
-def _must_be_ours(folder: Path) -> None:
+def begun_in(folder: Path) -> dict[str, Any] | None:
+    """What was asked of the run in the folder; None where it holds none of ours."""
+    try:
+        run = json.loads((folder / _RUN).read_text())
+    except (OSError, ValueError):
+        return None
+    return run if isinstance(run, dict) and "version of nrtsi" in run else None
+
+
+def _must_be_free(folder: Path) -> None:
     """Refuses to touch a folder, or a file, that no run of this library has made."""
-    begun = folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
-    if not begun and not (folder / _RUN).is_file():
+    # A run that was killed at once leaves a folder with nothing in it, or half of `_RUN`.
+    begun = folder.is_dir() and all(_HALF_A_RUN.fullmatch(p.name) for p in folder.iterdir())
+    if not begun and os.path.lexists(folder):
         raise InputError(
             f"{folder} must be free for unfinished work, got something that nrtsi did not write; "
             f"move it away, or choose another --out"
         )
 
 
-def _must_be_the_same(folder: Path, identity: dict[str, Any]) -> None:
-    found = json.loads((folder / _RUN).read_text())
+def _must_be_the_same(folder: Path, found: dict[str, Any], identity: dict[str, Any]) -> None:
     for what, expected in identity.items():
         if found.get(what) != expected:
             raise InputError(
@@ -152,8 +199,9 @@ def _first_changed(found: Any, expected: Any) -> str:
     if not (isinstance(found, dict) and isinstance(expected, dict)):
         return ""
     names = [*expected, *found]
-    changed = next(name for name in names if found.get(name) != expected.get(name))
-    return f" ({changed} was changed, added or removed)"
+    name = next(name for name in names if found.get(name) != expected.get(name))
+    change = "added" if name not in found else "changed" if name in expected else "removed"
+    return f" ({name} was {change})"
 
 
 @contextmanager

@@ -411,7 +411,9 @@ def test_help_says_what_the_defaults_are():
 
 
 def test_settings_that_a_model_would_ignore_are_refused(stub, data, tmp_path):
-    for option in (["--steps", 3], ["--columns", "x"], ["--on-empty", "skip"]):
+    result = run("evaluate", data, "--model", "m", "--on-empty", "skip")
+    assert refused(result, "--on-empty must not be given with --model")
+    for option in (["--steps", 3], ["--columns", "x"]):
         for command in (["impute", data, "--out", tmp_path / "o.csv"], ["evaluate", data]):
             result = run(*command, "--model", "m", *option)
             assert refused(result, f"{option[0]} must not be given with --model")

@@ -61,8 +61,8 @@ def main() -> None:
     # machine busy with something else that keeps the awaited thread from running. A short spin is
     # as fast where nothing else runs.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
-    # oneDNN keeps its latest kernels, one for every shape it meets, and windows have many shapes:
-    # 1,024 of them take memory that grows for an hour, and 64 are as fast.
+    # oneDNN keeps its latest 1,024 kernels, one for every shape it meets, and windows have many
+    # shapes: memory would grow for long.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     # An import makes a million objects and hardly any garbage; looking for it every 700 objects,
     # as Python does, takes a tenth of the time of a short command.

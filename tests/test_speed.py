@@ -122,9 +122,9 @@ def test_each_step_counts_as_in_its_fastest_repetition():
 
 def test_the_peak_lies_between_the_rates_of_the_products(monkeypatch):
     arithmetic = part("arithmetic")
-    monkeypatch.setattr(arithmetic, "_rate", lambda size: float(size[0]))
+    monkeypatch.setattr(arithmetic, "_rate", lambda size, timings: float(size[0]))
     both = Counter({(10, 1, 1): 4, (20, 1, 1): 2})  # as much work in the one as in the other
-    assert arithmetic.peak(both) == pytest.approx(2 / (1 / 10 + 1 / 20))
+    assert arithmetic.peak(both, 1) == pytest.approx(2 / (1 / 10 + 1 / 20))
 
 
 def test_a_stopwatch_does_not_count_what_happens_between_items():
@@ -192,7 +192,7 @@ def test_a_quick_run_prints_one_object_with_every_figure(tmp_path):
     record = json.loads(done.stdout)
     assert record == json.loads((tmp_path / "speed.json").read_text("utf-8"))
     assert record["quick"]
-    for key in part("goals").GOALS:
+    for key in ASKED:
         absent = key in PEERS and record[key] is None
         assert absent or (math.isfinite(record[key]) and record[key] > 0), key
     assert "## Start" in part("page").tables(record)

@@ -17,9 +17,6 @@ aten = torch.ops.aten
 Product = tuple[int, int, int]
 """Rows, inner size and columns of a product of matrices."""
 
-TIMINGS = 30
-"""Times each product is tried: the fastest is the peak."""
-
 IN_A_ROW = 16
 """Products that a core makes between two looks at the clock: waking it counts for little."""
 
@@ -87,17 +84,18 @@ class Arithmetic(TorchDispatchMode):
         return sum(counts.values()), sum(counts.get(each, 0) for each in ATTENTION)
 
 
-def peak(products: Counter[Product]) -> float:
+def peak(products: Counter[Product], timings: int) -> float:
     """Operations a second of `torch.mm` doing these very products and nothing else.
 
-    Each takes the time of its fastest try. Only those that make up most of the work are tried.
+    Each takes the time of the fastest of `timings` tries. Only those that make up most of the work
+    are tried.
     """
     work = Counter({size: 2 * math.prod(size) * count for size, count in products.items()})
     large = dict(work.most_common(LARGEST))
-    return sum(large.values()) / sum(n / _rate(size) for size, n in large.items())
+    return sum(large.values()) / sum(n / _rate(size, timings) for size, n in large.items())
 
 
-def _rate(size: Product) -> float:
+def _rate(size: Product, timings: int) -> float:
     """The faster of two ways: all cores at one product, or each core at one of its own."""
     rows, inner, columns = size
     left, right = torch.rand(rows, inner), torch.rand(inner, columns)
@@ -112,8 +110,8 @@ def _rate(size: Product) -> float:
 
     one = torch.empty(rows, columns)
     each = [[torch.empty(rows, columns)] * IN_A_ROW for _ in range(cores.count)]
-    together = min(_seconds(lambda: multiply(one)) for _ in range(TIMINGS))
-    apart = min(_seconds(lambda: cores.each(several, each)) for _ in range(TIMINGS))
+    together = min(_seconds(lambda: multiply(one)) for _ in range(timings))
+    apart = min(_seconds(lambda: cores.each(several, each)) for _ in range(timings))
     return 2 * math.prod(size) * max(1 / together, cores.count * IN_A_ROW / apart)
 
 

@@ -17,6 +17,9 @@ from speeds.sizes import Sizes
 KINDS = {"rows": "regular", "channels": "partial"}
 """Where the holes are, and the setting that suits it."""
 
+SUFFIX = {"rows": "", "channels": "_by_channel"}
+"""What the names of the figures end in."""
+
 LEARNT_FROM = 20_000
 """Points of the series a model is fitted on."""
 
@@ -24,24 +27,20 @@ LEARNT_FROM = 20_000
 def growth(sizes: Sizes) -> dict[str, object]:
     """The last length over the one before, the memory of the last, and every time."""
     with TemporaryDirectory() as folder:
-        models = {kind: _fitted(kind, Path(folder), sizes.steps) for kind in KINDS}
+        models = {kind: _fitted(kind, Path(folder), sizes.steps) for kind in sizes.kinds}
         runs = [
             {"kind": kind, "points": points} | _run(models[kind], points, kind)
             for _ in range(sizes.repeats)
             for points in sizes.points
-            for kind in KINDS
+            for kind in sizes.kinds
         ]
-    tables = {kind: best(runs, kind) for kind in KINDS}
-    rows, channels = tables["rows"], tables["channels"]
-    return {
-        "growth_1e6_over_1e5": rows[-1]["seconds"] / rows[-2]["seconds"],
-        "growth_1e6_over_1e5_by_channel": channels[-1]["seconds"] / channels[-2]["seconds"],
-        "peak_gib_1e6": rows[-1]["peak_gib"],
-        "peak_gib_1e6_by_channel": channels[-1]["peak_gib"],
-        "growth": {
-            kind: {"exponent": exponent(table), "lengths": table} for kind, table in tables.items()
-        },
-    }
+    tables = {kind: best(runs, kind) for kind in sizes.kinds}
+    found: dict[str, object] = {}
+    for kind, table in tables.items():
+        found[f"growth_1e6_over_1e5{SUFFIX[kind]}"] = table[-1]["seconds"] / table[-2]["seconds"]
+        found[f"peak_gib_1e6{SUFFIX[kind]}"] = table[-1]["peak_gib"]
+    each = {kind: {"exponent": exponent(t), "lengths": t} for kind, t in tables.items()}
+    return found | {"growth": each}
 
 
 def best(runs: Sequence[dict[str, Any]], kind: str) -> list[dict[str, float]]:

@@ -16,7 +16,7 @@ OBSERVED = (25, 100)
 
 def planning(sizes: Sizes) -> dict[str, object]:
     """Seconds of the plan over those of filling, which makes the plan as well."""
-    series, model = long_series(sizes.series), fitted(sizes.steps)
+    series, model = long_series(sizes.planned), fitted(sizes.steps)
     model.fill(series.select(np.arange(8)))
     planned, filled = [], []
     for _ in range(sizes.repeats):

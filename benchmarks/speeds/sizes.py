@@ -32,11 +32,20 @@ class Sizes:
     draws: int = 2
     """Drawings of questions, each with the steps that use it up, that training is timed for."""
 
+    planned: int = 1000
+    """Series of 1,000 points that are planned and filled."""
+
+    timings: int = 30
+    """Times each product of matrices is tried: the fastest is the peak."""
+
     trainings: int = 6
     """Times the same training is repeated; of each step the fastest counts."""
 
     points: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     """Lengths of a single series; growth is the last over the one before."""
+
+    kinds: tuple[str, ...] = ("rows", "channels")
+    """Where its holes are."""
 
     starts: int = 7
     """Starts of a program."""
@@ -47,12 +56,15 @@ QUICK = Sizes(
     quick=True,
     steps=2,
     repeats=1,
-    series=64,
+    series=128,
+    planned=48,
+    timings=4,
     alone=8,
     shared=64,
     peers={"brits": 32, "saits": 32, "helix": 8, "csdi": 1},
     draws=1,
     trainings=1,
     points=(10_000, 100_000),
-    starts=2,
+    kinds=("rows",),
+    starts=1,
 )

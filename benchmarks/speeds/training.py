@@ -29,7 +29,7 @@ def training(sizes: Sizes) -> dict[str, object]:
     work, tokens = _counted(steps)
     peaks, seconds = [], []
     for _ in range(sizes.trainings):
-        peaks.append(peak(work.products))
+        peaks.append(peak(work.products, sizes.timings))
         seconds.append(_seconds(steps))
     done, best = work.operations / fastest_steps(seconds), max(peaks)
     return {

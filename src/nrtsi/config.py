@@ -157,8 +157,8 @@ class TrainConfig(_Config):
     """Windows in a step of the optimizer, for each process that trains."""
 
     compile: bool | None = None
-    """Compile the network, which takes minutes and can make steps faster; None: in a training of
-    an hour or more, where it does."""
+    """Compile the network, which takes minutes and can make steps faster; None: on a GPU, in a
+    training of an hour or more, where it does."""
 
     validate_every: PositiveInt = 50
     """Steps from one validation, and one checkpoint, to the next."""

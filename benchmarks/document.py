@@ -2,15 +2,17 @@
 
     python benchmarks/document.py
 
-`docs/benchmarks.md` has an introduction and every table with results in `benchmarks/results`;
-README has a summary of them, between two marks; `docs/speed.md` is made of what
-`benchmarks/speed.py` measured. With `--check` the files are not written but
-compared, and the status is 1 where they are not up to date.
+`docs/benchmarks.md` has an introduction, every table with results in `benchmarks/results` and what
+`benchmarks/budgets.py` measured; README has a summary of the tables, between two marks;
+`docs/speed.md` is made of what `benchmarks/speed.py` measured. With `--check` the files are not
+written but compared, and the status is 1 where they are not up to date.
 """
 
 import sys
 from pathlib import Path
 
+from budgeting.page import section
+from budgeting.rows import read as read_budgets
 from speeds.page import page as speed_page
 
 from nrtsi.bench.markdown import markdown, summary
@@ -32,7 +34,15 @@ def tables():
 
 def page():
     head = (ROOT / "benchmarks" / "introduction.md").read_text("utf-8")
-    return "\n".join([head, *(markdown(table, rows) for table, rows in tables())])
+    parts = [head, *(markdown(table, rows) for table, rows in tables()), budgets()]
+    return "\n".join(part for part in parts if part)
+
+
+def budgets():
+    """Error against budget, with its picture where there is one; empty without results."""
+    picture = "pictures/budgets.png"
+    there = (ROOT / "docs" / picture).exists()
+    return section(read_budgets(RESULTS / "budgets.csv"), picture if there else None)
 
 
 def readme():

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nrtsi.bench import methods, runner
+from nrtsi.bench import methods, runner, tasks
 from nrtsi.bench.methods import Method, Ours, method_of
 from nrtsi.bench.results import ERROR, read
 from nrtsi.bench.runner import Plan, run, task_of
@@ -288,7 +288,7 @@ def test_rows_of_another_budget_are_not_taken_for_these(tmp_path):
 
 def test_rows_of_other_data_are_not_taken_for_these(tmp_path, monkeypatch):
     run(plan(tmp_path, methods=("linear",)))
-    monkeypatch.setattr(runner, "make", lambda name, series: make(name, seed=1, series=series))
+    monkeypatch.setattr(tasks, "make", lambda name, series: make(name, seed=1, series=series))
     message = r"out\.csv has rows of linear measured on other data of the name sinusoids \("
     with pytest.raises(InputError, match=message):
         run(plan(tmp_path))

@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 
 import numpy as np
 import pyarrow.compute as pc
@@ -114,6 +115,95 @@ def test_quick_rows_are_not_taken_for_whole_ones():
     run("bench", "run", "sinusoids", "--quick", "--methods", "linear")
     result = run("bench", "run", "sinusoids", "--methods", "linear")
     assert refused(result, "has rows of linear made with quick, not with all data; give the same")
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory):
+    """A folder with a file of results of a quick run, its model and its data."""
+    folder = tmp_path_factory.mktemp("quick")
+    words = ["--quick", "--methods", "linear,nrtsi", "--models", folder, "--out", folder / "r.csv"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NRTSI_CACHE", str(folder / "cache"))
+        result = run("bench", "run", "sinusoids", *words)
+    assert result.exit_code == 0, result.stderr
+    return folder
+
+
+@pytest.fixture
+def kept(quick_run, folder):
+    """The model of a quick run, beside a copy of its results."""
+    shutil.copytree(quick_run, folder, dirs_exist_ok=True)
+    return "sinusoids-sinusoids-nrtsi-0-quick.nrtsi"
+
+
+def cells(result):
+    """The grid that was printed, line by line."""
+    lines = [line.strip("|").split("|") for line in result.stdout.splitlines()[2:]]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def test_a_model_that_was_kept_has_the_figures_that_were_written_down(kept, folder):
+    result = run("bench", "check", "sinusoids", kept, "--quick", "--results", "r.csv")
+    assert result.exit_code == 0, result.stderr
+    table = open_table("sinusoids")
+    told = cells(result)
+    names = [(setting.name, m) for setting in table.settings for m in (*table.metrics, "series")]
+    assert [(setting, metric) for setting, metric, *_ in told] == names
+    assert {verdict for *_, verdict in told} == {"the same"}
+    assert all(found == written for _, _, found, written, _ in told)
+    assert " ± " in told[0][2]
+    alone = run("-q", "bench", "check", "sinusoids", kept, "--quick")
+    assert {tuple(line[3:]) for line in cells(alone)} == {("–", "–")}
+    assert alone.stderr == ""
+
+
+def test_a_figure_that_is_not_the_models_is_found_out(kept, folder):
+    path = folder / "r.csv"
+    lines = path.read_text("utf-8").splitlines()
+    wrong = [re.sub(r",nrtsi,0,mse,[^,]+", ",nrtsi,0,mse,0.5", line) for line in lines]
+    path.write_text("\n".join(wrong) + "\n", "utf-8")
+    result = run("bench", "check", "sinusoids", kept, "--quick", "--results", "r.csv")
+    assert result.exit_code == 1
+    settings = len(open_table("sinusoids").settings)
+    assert [line[4] for line in cells(result) if line[1] == "mse"] == settings * ["differs"]
+    assert f"{settings} of " in result.stderr
+    assert "figures differ from those in r.csv" in result.stderr
+
+
+def test_figures_of_another_size_are_not_beside_the_models(kept, folder):
+    path = folder / "r.csv"
+    path.write_text(path.read_text("utf-8").replace("; quick", "; budget 60 s"), "utf-8")
+    result = run("bench", "check", "sinusoids", kept, "--quick", "--results", "r.csv")
+    assert result.exit_code == 0
+    assert "r.csv has no figures of nrtsi with the seed, data and size" in result.stderr
+
+
+def test_a_model_of_other_channels_cannot_be_checked(kept):
+    result = run("bench", "check", "billiards", kept, "--quick")
+    message = (
+        r"nrtsi-0-quick\.nrtsi must be a model of the channels of billiards \(x, y\) for the "
+        r"table billiards, got value; name the table it was trained for"
+    )
+    assert refused(result, message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["moon", "m.nrtsi"], "table must be one of ablation, air, .*, got 'moon'"),
+        (["air", "absent.nrtsi"], "absent.nrtsi does not exist; give the path of"),
+        (["air", "text.nrtsi"], "text.nrtsi is not a readable nrtsi model file"),
+        (["air", "text.nrtsi", "--results", "r.csv"], "there is no file of results r.csv"),
+        (
+            ["air", "text.nrtsi", "--method", "saits"],
+            "--method must be one of nrtsi, nrtsi-all for the table air, got 'saits'; choose one",
+        ),
+        (["air"], "Missing argument 'MODEL'"),
+    ],
+)
+def test_a_mistake_in_what_to_check_is_one_line(words, message, folder):
+    (folder / "text.nrtsi").write_text("not a model")
+    assert refused(run("bench", "check", *words), message)
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch):

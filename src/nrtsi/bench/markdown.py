@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from nrtsi.bench.results import ERROR, Row
 from nrtsi.bench.tables import EXPERT, Figures, Setting, Table
 
-__all__ = ["conclusion", "markdown", "summary"]
+__all__ = ["conclusion", "grid", "markdown", "number", "summary"]
 
 LABELS = {
     "l2": "L2 (squared error summed over channels)",
@@ -96,7 +96,7 @@ def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:
         lines += found
         efforts |= _efforts(mine) if found else set()
     header = ["squared error", "nrtsi", "linear", "best other", "NRTSI in the paper"]
-    return f"{_grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
+    return f"{grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
 
 
 def _summary_line(table: Table, rows: Sequence[Row], index: int) -> list[str] | None:
@@ -107,13 +107,13 @@ def _summary_line(table: Table, rows: Sequence[Row], index: int) -> list[str] | 
     if "nrtsi" not in scores or not others:
         return None
     best = min(others, key=lambda name: others[name])
-    ours = _number(scores["nrtsi"] / scale)
+    ours = number(scores["nrtsi"] / scale)
     printed = next((row for row in table.paper if row.method == "nrtsi"), None)
     return [
         f"{table.title}, {setting.name}{_unit(scale)}",
         f"**{ours}**" if scores["nrtsi"] <= others[best] else ours,
-        _number(scores["linear"] / scale) if "linear" in scores else NONE,
-        f"{best} {_number(others[best] / scale)}",
+        number(scores["linear"] / scale) if "linear" in scores else NONE,
+        f"{best} {number(others[best] / scale)}",
         _theirs(printed, metric, index),
     ]
 
@@ -195,7 +195,7 @@ def _metric(table: Table, rows: Sequence[Row], metric: str) -> str:
             lines.append([name, *(_alternate(ours, theirs) if theirs else ours)])
     header = _alternate(names, ["paper"] * len(names)) if printed and not wide else names
     filled = [line for line in lines if any(cell != NONE for cell in line[1:])]
-    return f"### {LABELS[metric]}{_unit(scale)}\n\n{_grid(['method', *header], filled)}"
+    return f"### {LABELS[metric]}{_unit(scale)}\n\n{grid(['method', *header], filled)}"
 
 
 def _alternate(first: Sequence[str], second: Sequence[str]) -> list[str]:
@@ -212,7 +212,7 @@ def _figures(rows: Sequence[Row], setting: Setting, method: str, metric: str) ->
     """The figure of every seed."""
     wanted = (setting.name, method, metric)
     found = [row.number for row in rows if (row.setting, row.method, row.metric) == wanted]
-    return [number for number in found if not math.isnan(number)]
+    return [figure for figure in found if not math.isnan(figure)]
 
 
 def _ours(rows: Sequence[Row], setting: Setting, method: str, metric: str, scale: float) -> str:
@@ -223,12 +223,12 @@ def _ours(rows: Sequence[Row], setting: Setting, method: str, metric: str, scale
             (r.setting, r.method, r.metric) == (setting.name, method, ERROR) for r in rows
         )
         return "failed" if failed else NONE
-    middle = _number(fmean(figures) / scale, DIGITS.get(metric, 3))
+    middle = number(fmean(figures) / scale, DIGITS.get(metric, 3))
     if len(figures) > 1:
-        return f"{middle} ± {_number(stdev(figures) / scale, 2)}"
+        return f"{middle} ± {number(stdev(figures) / scale, 2)}"
     error = _figures(rows, setting, method, f"{metric}_se")
     if error and error[0] > 0:
-        return f"{middle} ± {_number(error[0] / scale, 2)}"
+        return f"{middle} ± {number(error[0] / scale, 2)}"
     return middle
 
 
@@ -258,7 +258,7 @@ def _costs(table: Table, rows: Sequence[Row]) -> str:
             ]
         )
     header = ["method", "train s", "impute s", "series", "peak MiB", "parameters", "effort"]
-    return f"### Cost\n\n{_grid(header, lines)}" if lines else ""
+    return f"### Cost\n\n{grid(header, lines)}" if lines else ""
 
 
 def _span(values: Sequence[str], digits: int) -> str:
@@ -270,7 +270,7 @@ def _span(values: Sequence[str], digits: int) -> str:
     return "–".join(ends)
 
 
-def _grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns line up in plain text too."""
     table = [header, *lines]
     width = [max(len(line[column]) for line in table) for column in range(len(header))]
@@ -284,10 +284,10 @@ def _grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([text(header), text(rule), *(text(line) for line in lines)])
 
 
-def _number(value: float, digits: int = 3) -> str:
+def number(value: float, digits: int = 3) -> str:
     """A number with so many digits that count, and no exponent where a reader wants none.
 
-    >>> _number(0.020346), _number(12345.6), _number(0.0000123), _number(21.04)
+    >>> number(0.020346), number(12345.6), number(0.0000123), number(21.04)
     ('0.0203', '12346', '1.23e-05', '21.0')
     """
     if value == 0 or not math.isfinite(value):

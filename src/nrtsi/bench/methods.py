@@ -18,7 +18,7 @@ from nrtsi.errors import InputError, NrtsiError
 from nrtsi.estimator import Imputer
 from nrtsi.events import Listener
 from nrtsi.frames import Columns
-from nrtsi.imputer import NRTSI
+from nrtsi.imputer import NRTSI, load
 from nrtsi.training.curriculum import Budget
 
 __all__ = ["KINDS", "Lesson", "Method", "failures_of", "is_trained", "method_of", "tiny"]
@@ -112,8 +112,7 @@ class Ours(Method):
         if self.model.interrupted_:
             raise KeyboardInterrupt  # half a training must not be scored as a whole one
         self.seconds = self.model.seconds_
-        networks = set(self.model.fitted_.engine.networks)
-        self.parameters = sum(p.numel() for net in networks for p in net.parameters())
+        self.parameters = _learnt(self.model)
 
     def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
         """The mean, and draws where they are asked for."""
@@ -127,6 +126,34 @@ class Ours(Method):
         model = copy(self.model)  # it was fitted on arrays, whose columns have no names
         model.columns_ = Columns(time="time", id="series", values=self.channels)
         model.save(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Ours":
+        """What `save` kept, ready to answer; `channels` are those it was trained on.
+
+        Raises:
+            CheckpointError: The file is absent, damaged, or not a model of this library.
+        """
+        model = load(path)
+        ours = cls(model.seed)
+        ours.channels = model.columns_.values or ()
+        model.columns_ = Columns(values=_numbers(ours.channels))  # as if fitted on arrays
+        ours.model, ours.parameters = model, _learnt(model)
+        return ours
+
+    def knows(self, channels: tuple[str, ...]) -> bool:
+        """Whether it was trained on these channels; arrays have numbers for names."""
+        return self.channels in (channels, _numbers(channels))
+
+
+def _numbers(channels: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(index) for index in range(len(channels)))
+
+
+def _learnt(model: NRTSI) -> int:
+    """Numbers learnt; a network of several levels counts once."""
+    networks = set(model.fitted_.engine.networks)
+    return sum(p.numel() for net in networks for p in net.parameters())
 
 
 def _order(lesson: Lesson) -> str:

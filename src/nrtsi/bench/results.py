@@ -9,7 +9,7 @@ from pathlib import Path
 from nrtsi.atomic import atomic
 from nrtsi.errors import InputError
 
-__all__ = ["ERROR", "COLUMNS", "Row", "add", "read"]
+__all__ = ["ERROR", "COLUMNS", "Row", "add", "read", "read_lines", "write_lines"]
 
 ERROR = "error"
 """The metric of a method that gave no figure; its value is the reason."""
@@ -63,19 +63,10 @@ def read(path: Path) -> list[Row]:
     Raises:
         InputError: The file is not one of results.
     """
-    if not path.exists():
-        return []
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *lines = list(csv.reader(file)) or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}; choose another file") from error
-    if tuple(header) != COLUMNS:
-        raise InputError(
-            f"{path} must be a file of results, whose columns are table, setting, method and so "
-            f"on, got {', '.join(header[:3]) or 'an empty file'}; choose another file"
-        )
-    return [_row(path, number, cells) for number, cells in enumerate(lines, start=2)]
+    return [
+        _row(path, number, cells)
+        for number, cells in enumerate(read_lines(path, COLUMNS), start=2)
+    ]
 
 
 def add(path: Path, new: Sequence[Row]) -> None:
@@ -93,7 +84,36 @@ def add(path: Path, new: Sequence[Row]) -> None:
         for row in read(path)
         if row.job not in jobs or (row.job in failed and row.metric != ERROR)
     ]
-    _write(path, [*kept, *new])
+    write_lines(path, COLUMNS, [astuple(row) for row in [*kept, *new]])
+
+
+def read_lines(path: Path, columns: Sequence[str]) -> list[list[str]]:
+    """The cells of a CSV file that must have these columns; none where there is no file.
+
+    Raises:
+        InputError: The file cannot be read or has other columns.
+    """
+    if not path.exists():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *lines = list(csv.reader(file)) or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}; choose another file") from error
+    if header != list(columns):
+        raise InputError(
+            f"{path} must be a file of results, whose columns are {', '.join(columns[:3])} and so "
+            f"on, got {', '.join(header[:3]) or 'an empty file'}; choose another file"
+        )
+    return lines
+
+
+def write_lines(path: Path, columns: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    """Writes a CSV file, whole or not at all."""
+    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(lines)
 
 
 def _row(path: Path, number: int, cells: list[str]) -> Row:
@@ -101,10 +121,3 @@ def _row(path: Path, number: int, cells: list[str]) -> Row:
         raise InputError(f"{path}, line {number} is not a result; mend it or choose another file")
     table, setting, method, seed, *rest = cells
     return Row(table, setting, method, int(seed), *rest)
-
-
-def _write(path: Path, rows: Iterable[Row]) -> None:
-    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(astuple(row) for row in rows)

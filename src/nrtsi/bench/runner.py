@@ -6,15 +6,11 @@ import json
 import logging
 import platform
 import subprocess
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from jaxtyping import Bool
 
 from nrtsi.atomic import check_writable
 from nrtsi.bench.meter import Meter
@@ -27,10 +23,9 @@ from nrtsi.bench.methods import (
     tiny,
 )
 from nrtsi.bench.results import ERROR, Row, add, read
-from nrtsi.bench.scores import Answer, score
 from nrtsi.bench.tables import EXPERT, Setting, Table
-from nrtsi.datasets.dataset import Dataset, Part
-from nrtsi.datasets.registry import make
+from nrtsi.bench.tasks import Task, data_sets, task_of
+from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.training.curriculum import Budget
@@ -69,55 +64,15 @@ class Plan:
                     f"{self.table.name}, got {name!r}"
                 )
 
-    def kind(self, method: str) -> str:
-        """The kind of a method of the table."""
-        return str(self.table.method.get(method, {}).get("kind", method))
-
     def effort(self, method: str) -> str:
         """What was spent on the rows of a method, in words; rows of other effort are no match."""
         if self.quick:
             return "quick"
-        if not is_trained(self.kind(method)):
+        if not is_trained(self.table.kind_of(method)):
             return ""
         if self.budget.steps is not None:
             return f"{self.budget.steps} steps"
         return f"budget {self.budget.seconds:g} s"
-
-
-@dataclass(frozen=True)
-class Task:
-    """Test series with holes, the same for every method."""
-
-    given: Part
-    truth: Part
-    hidden: Bool[np.ndarray, "series step dim"]
-
-    copies: int = 1
-    """Times the test series are asked, with other cells hidden: one copy after the other."""
-
-    def some(self, series: int | None) -> "Task":
-        """So many of the series of the first copy, evenly chosen; the whole task where None."""
-        count = self.truth.series // self.copies
-        if series is None or series >= count:
-            return self
-        at = np.linspace(0, count - 1, series).round().astype(np.int64)
-        given, truth = (Part(p.time[at], p.value[at]) for p in (self.given, self.truth))
-        return Task(given, truth, self.hidden[at])
-
-
-def task_of(table: Table, setting: Setting, data: Dataset) -> Task:
-    """The test series of a setting: a pure function of the table's words and of the data."""
-    truth = _with_data(data.test)
-    name = zlib.crc32(f"{table.data_of(setting)}/{setting.name}".encode())
-    hidden = [
-        setting.masks.draw(truth, np.random.default_rng([name, repeat]))
-        for repeat in range(setting.repeats)
-    ]
-    tile = (setting.repeats, 1)
-    whole = Part(np.tile(truth.time, tile), np.tile(truth.value, (*tile, 1)))
-    cells = np.concatenate(hidden)
-    given = replace(whole, value=np.where(cells, np.nan, whole.value))
-    return Task(given, whole, cells, setting.repeats)
 
 
 def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = None) -> list[Row]:
@@ -132,7 +87,7 @@ def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = No
     check_writable(plan.out, overwrite=True)
     _refuse_other_effort(plan)
     revision = code_revision()  # of the code that runs, which may be edited meanwhile
-    for name, data in _data_sets(plan, say):
+    for name, data in data_sets(plan.table, quick=plan.quick, say=say):
         todo = list(_missing(plan, name))
         if todo:
             say(f"{name}: {data.about}")
@@ -142,27 +97,6 @@ def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = No
                 add(plan.out, rows)
                 say(_sentence(rows))
     return [row for row in read(plan.out) if row.table == plan.table.name]
-
-
-def _data_sets(plan: Plan, say: Say) -> Iterator[tuple[str, Dataset]]:
-    """The data sets of the table that can be had.
-
-    Raises:
-        InputError: None of them can.
-    """
-    names = dict.fromkeys(plan.table.data_of(setting) for setting in plan.table.settings)
-    refused: list[InputError] = []
-    for name in names:
-        try:
-            data = _data(plan, name)
-        except InputError as error:
-            refused.append(error)
-            if len(names) > 1:
-                say(f"{name} is left out: {error}")
-            continue
-        yield name, data
-    if len(refused) == len(names):
-        raise refused[0]
 
 
 def _missing(plan: Plan, data: str) -> Iterator[tuple[int, str, tuple[Setting, ...]]]:
@@ -185,19 +119,6 @@ def _missing(plan: Plan, data: str) -> Iterator[tuple[int, str, tuple[Setting, .
                 yield seed, method, same
 
 
-def _data(plan: Plan, name: str) -> Dataset:
-    quick = plan.table.quick
-    sizes = (quick.train, quick.test) if plan.quick else None
-    data = make(name, series=sizes)
-    return replace(data, train=_with_data(data.train), validation=_with_data(data.validation))
-
-
-def _with_data(part: Part) -> Part:
-    """Without series in which nothing is observed: there is nothing to learn or to score."""
-    some = ~np.isnan(part.value).all(axis=(1, 2))
-    return part if some.all() else Part(part.time[some], part.value[some])
-
-
 def _job(
     plan: Plan,
     data: Dataset,
@@ -209,7 +130,7 @@ def _job(
 ) -> Iterator[list[Row]]:
     """Trains a method once and scores it in every setting; a failure is a row that says so."""
     clerk = _Clerk(plan, name, seed, revision, data.digest)
-    kind, words = plan.kind(name), dict(plan.table.method.get(name, {}))
+    kind, words = plan.table.kind_of(name), dict(plan.table.method.get(name, {}))
     limit = words.pop("series", None)
     if plan.quick:
         words |= tiny(kind)
@@ -241,19 +162,16 @@ def _job(
 
 
 def _scored(clerk: "_Clerk", method: Method | None, task: Task, setting: Setting) -> list[Row]:
-    table, truth = clerk.plan.table, task.truth.value
-    filled, draws = truth, None
+    table = clerk.plan.table
     with Meter() as meter:
-        if method is not None:
-            try:
-                filled, draws = method.answer(task.given, table.draws)
-            except failures_of(clerk.plan.kind(clerk.name)) as error:
-                return clerk.failures((setting,), error)
+        try:
+            answer = task.answered(method, table.draws)
+        except failures_of(table.kind_of(clerk.name)) as error:
+            return clerk.failures((setting,), error)
     try:
-        figures = score(Answer(truth, task.hidden, filled, draws, task.copies), table.metrics)
+        figures = task.figures(answer, table.metrics)
     except InputError as error:
         return clerk.failures((setting,), error)
-    figures["series"] = task.truth.series
     return [clerk.row(setting, name, f"{value:.6g}", meter) for name, value in figures.items()]
 
 
@@ -327,7 +245,7 @@ class _Clerk:
 
     def _trained(self, method: Method) -> str:
         """Seconds of training, where there was any."""
-        if self.training is None or not is_trained(self.plan.kind(self.name)):
+        if self.training is None or not is_trained(self.plan.table.kind_of(self.name)):
             return ""
         return f"{max(self.training.seconds, method.seconds or 0.0):.1f}"
 

@@ -120,6 +120,10 @@ class Table(_Data):
         """What is hidden in training for a setting."""
         return setting.training or self.training
 
+    def kind_of(self, method: str) -> str:
+        """The kind of a method of the table."""
+        return str(self.method.get(method, {}).get("kind", method))
+
 
 @cache
 def table_names() -> tuple[str, ...]:

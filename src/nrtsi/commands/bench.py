@@ -1,13 +1,16 @@
-"""`nrtsi bench`: the paper's tables, run and shown."""
+"""`nrtsi bench`: the paper's tables, run, shown and checked."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nrtsi.errors import InputError
 from nrtsi.options import OneLineErrors, Voice, prepared
 from nrtsi.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from nrtsi.bench.results import Row
 
 __all__ = ["app"]
 
@@ -116,10 +119,60 @@ def show(
 ) -> None:
     """Print TABLE as Markdown, beside the paper's figures."""
     from nrtsi.bench.markdown import markdown
-    from nrtsi.bench.results import read
     from nrtsi.bench.tables import open_table
 
-    opened, path = open_table(table), results or _default(table)
+    opened = open_table(table)
+    typer.echo(markdown(opened, _rows(table, results or _default(table))), nl=False)
+
+
+@app.command()
+@prepared
+def check(
+    table: Name,
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="Model kept by `nrtsi bench run TABLE --models`."),
+    ],
+    voice: Voice,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="CSV file of results to compare with; bench-TABLE.csv if it is there."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="Row of the table that the model is of.")
+    ] = "nrtsi",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The few series of `nrtsi bench run --quick`.")
+    ] = False,
+) -> None:
+    """Score MODEL on the test series of TABLE, beside the figures written down of it.
+
+    The same data and masks as in `nrtsi bench run`, so the same figures. The status is 1 where
+    one differs by more than a thousandth from what the file of results has.
+    """
+    from nrtsi.bench.tables import open_table
+
+    opened = open_table(table)  # refuses a mistake before anything large is loaded
+    path = results or _default(table)
+    rows = _rows(table, path) if results is not None or path.exists() else []
+
+    from nrtsi.bench.check import Question, shown
+    from nrtsi.bench.check import check as figures_of
+
+    figures = figures_of(Question(opened, model, method, quick), rows, voice.say)
+    typer.echo(shown(figures))
+    if rows and all(figure.written is None for figure in figures):
+        voice.say(f"{path} has no figures of {method} with the seed, data and size of this model")
+    differing = sum(figure.differs for figure in figures)
+    if differing:
+        voice.say(f"{differing} of {len(figures)} figures differ from those in {path}")
+        raise typer.Exit(1)
+
+
+def _rows(table: str, path: Path) -> "list[Row]":
+    """The rows of a file of results, which must have some of the table."""
+    from nrtsi.bench.results import read
+
     if not path.exists():
         raise InputError(
             f"there is no file of results {path}; make it with nrtsi bench run {table}, "
@@ -129,7 +182,7 @@ def show(
     held = sorted({row.table for row in rows})
     if rows and table not in held:
         raise InputError(f"{path} has no rows of {table}, only of {', '.join(held)}")
-    typer.echo(markdown(opened, rows), nl=False)
+    return rows
 
 
 def _default(table: str) -> Path:

@@ -1,0 +1,87 @@
+"""The file of `benchmarks/budgets.py`: a row for each training."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, fields
+from itertools import groupby
+from pathlib import Path
+
+from nrtsi.bench.results import read_lines, write_lines
+from nrtsi.errors import InputError
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one training came to on the validation series, all settings of a table together."""
+
+    data: str
+    """The table, which names the data set."""
+
+    budget: str
+    """Such as 10m; or quick."""
+
+    changes: str
+    """What was not left at its default, such as `preset=small model.width=48`."""
+
+    seed: int
+
+    preset: str
+    """The one in use, chosen by the budget where it was not asked for."""
+
+    steps: int
+    seconds: float
+    parameters: int
+
+    metric: str
+    error: float
+
+    error_se: float
+    """Its standard error over the series; not a number where the measure has none."""
+
+    linear: float
+    """The error of linear interpolation in the same cells."""
+
+    versions: str
+    revision: str
+
+    @property
+    def job(self) -> tuple[str, str, str, int]:
+        """What tells trainings apart."""
+        return self.data, self.budget, self.changes, self.seed
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file; none where there is no file.
+
+    Raises:
+        InputError: The file is not one of these.
+    """
+    lines = enumerate(read_lines(path, COLUMNS), start=2)
+    return [_row(path, number, cells) for number, cells in lines]
+
+
+def add(path: Path, new: Row) -> None:
+    """Adds a row, in the place of one of the same training."""
+    kept = [row for row in read(path) if row.job != new.job]
+    write_lines(path, COLUMNS, [astuple(row) for row in [*kept, new]])
+
+
+def series_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, list[list[Row]]]]:
+    """For each data set and change: its budgets, ascending in time, each with all its seeds."""
+    rows = sorted(rows, key=lambda row: (row.data, row.changes, row.seconds))
+    for (data, changes), some in groupby(rows, key=lambda row: (row.data, row.changes)):
+        budgets: dict[str, list[Row]] = {}
+        for row in some:
+            budgets.setdefault(row.budget, []).append(row)
+        yield data, changes, list(budgets.values())
+
+
+def _row(path: Path, number: int, cells: list[str]) -> Row:
+    try:
+        return Row(*(field.type(cell) for field, cell in zip(fields(Row), cells, strict=True)))
+    except ValueError as error:
+        raise InputError(
+            f"{path}, line {number} is not a result; mend it or choose another file"
+        ) from error

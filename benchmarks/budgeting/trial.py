@@ -1,0 +1,130 @@
+"""One training of nrtsi, scored on the validation series of a table: never on the test series."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from budgeting.rows import Row
+from nrtsi.bench.methods import Lesson, Method, Ours, method_of, tiny
+from nrtsi.bench.runner import code_versions
+from nrtsi.bench.scores import score
+from nrtsi.bench.tables import Table
+from nrtsi.bench.tasks import Task, pooled, task_of
+from nrtsi.datasets.dataset import Dataset
+from nrtsi.events import Listener
+from nrtsi.training.curriculum import Budget
+
+UNITS = {3600: "h", 60: "m"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is to be trained, and for how long."""
+
+    table: Table
+    seconds: float | None
+    """None is a quick trial, of few steps."""
+
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `NRTSI` that are not left at their defaults."""
+
+    @property
+    def budget(self) -> str:
+        """In words."""
+        return "quick" if self.seconds is None else spelled(self.seconds)
+
+    @property
+    def changes(self) -> str:
+        """The settings in words, the same for the same settings."""
+        flat: dict[str, Any] = {}
+        for name, value in self.settings.items():
+            inner = value if isinstance(value, dict) else {}
+            flat |= {f"{name}.{key}": each for key, each in inner.items()} or {name: value}
+        return " ".join(f"{name}={flat[name]}" for name in sorted(flat))
+
+    @property
+    def job(self) -> tuple[str, str, str, int]:
+        """As a row's."""
+        return self.table.name, self.budget, self.changes, self.seed
+
+    def is_in(self, rows: Sequence[Row], data: Dataset) -> bool:
+        """Whether it was made already, on these very data."""
+        own = f" data {data.digest};"
+        return any(row.job == self.job and own in row.versions for row in rows)
+
+    def checkpoint(self, out: Path, revision: str) -> Path:
+        """Where a training that was stopped is kept: beside the results."""
+        words = json.dumps([*self.job, revision])
+        return out.with_name(
+            f"{out.name}.{hashlib.sha256(words.encode()).hexdigest()[:12]}.checkpoint"
+        )
+
+    def run(
+        self, data: Dataset, checkpoint: Path, revision: str, listener: Listener | None = None
+    ) -> Row:
+        """Trains, or goes on with what the checkpoint has, and scores."""
+        quick = self.seconds is None
+        ours = Ours(self.seed, **(tiny("nrtsi") if quick else {}) | self.settings)
+        lesson = Lesson(
+            train=data.train,
+            validation=data.validation,
+            channels=data.channels,
+            masks=self.table.training,
+            budget=Budget(steps=self.table.quick.steps) if quick else Budget(seconds=self.seconds),
+            checkpoint=checkpoint,
+            listener=listener,
+        )
+        linear = method_of("linear", self.seed, {})
+        for method in (linear, ours):
+            method.fit(lesson)
+        task, metric = validation_task(self.table, data), self.table.metrics[0]
+        found = _figures(ours, task, metric)
+        assert ours.seconds is not None
+        assert ours.parameters is not None
+        return Row(
+            *self.job,
+            preset=ours.model.preset_,
+            steps=ours.model.steps_,
+            seconds=round(ours.seconds, 1),
+            parameters=ours.parameters,
+            metric=metric,
+            error=_short(found[metric]),
+            error_se=_short(found.get(f"{metric}_se", float("nan"))),
+            linear=_short(_figures(linear, task, metric)[metric]),
+            versions=code_versions(data.digest, self.budget),
+            revision=revision,
+        )
+
+
+def validation_task(table: Table, data: Dataset) -> Task:
+    """The validation series with what the settings hide, those that the training is meant for."""
+    settings = [
+        setting
+        for setting in table.settings
+        if table.data_of(setting) == table.data and table.training_of(setting) == table.training
+    ]
+    return pooled([task_of(table, each, data, part=data.validation) for each in settings])
+
+
+def spelled(seconds: float) -> str:
+    """A time as one types it.
+
+    >>> spelled(600.0), spelled(3600.0), spelled(90.0)
+    ('10m', '1h', '90s')
+    """
+    fitting = (unit for unit in UNITS if seconds % unit == 0)
+    unit = next(fitting, 1)
+    return f"{seconds / unit:g}{UNITS.get(unit, 's')}"
+
+
+def _figures(method: Method, task: Task, metric: str) -> dict[str, float]:
+    return score(task.answered(method, draws=0), [metric])
+
+
+def _short(value: float) -> float:
+    """As many digits as a file of results has."""
+    return float(f"{value:.6g}")

@@ -326,10 +326,10 @@ def test_a_truncated_file_another_kind_another_format_and_none_are_told_apart(
     NRTSI(**TINY).fit(hourly(), checkpoint=path)
     with pytest.raises(CheckpointError, match="is a training file, not a model file"):
         nrtsi.load(path)
-    monkeypatch.setattr("nrtsi.training.checkpoint.FORMAT", 2)
+    monkeypatch.setattr("nrtsi.training.checkpoint.FORMAT", 3)
     model.save(path)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="has format 2, this version reads 1"):
+    with pytest.raises(CheckpointError, match="has format 3, this version reads 2"):
         nrtsi.load(path)
 
 
@@ -386,6 +386,7 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
         ({"model": {"colour": 1}}, "colour: Extra inputs are not permitted"),
         ({"max_level": -1}, "max_level: Input should be greater than or equal to 0, got -1"),
         ({"max_level": "big"}, "max_level must be a whole number or 'auto', got 'big'"),
+        ({"scaling": "none"}, "scaling must be 'channel' or 'together', got 'none'"),
         ({"max_level": True}, "max_level: Input should be a valid integer, got True"),
         ({"schedule": {"one_by_one_above": 99}}, "one_by_one_above must not exceed"),
         (

@@ -2,8 +2,9 @@
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
-from nrtsi.interpolation import interpolate, neighbours
+from nrtsi.interpolation import Known, interpolate, neighbours
 from tests.strategies import seeds, some_series
 
 
@@ -31,3 +32,18 @@ def test_neighbours_are_the_nearest_observed_cells_of_the_series(seed):
             seen = own[series.observed[own, channel]]
             assert left[row, channel] == max(seen[seen <= row], default=-1)
             assert right[row, channel] == min(seen[seen >= row], default=-1)
+
+
+@given(seeds, st.integers(1, 3))
+def test_the_nth_neighbours_are_strictly_before_and_after(seed, nth):
+    series = some_series(seed)
+    rows = np.arange(series.rows)
+    left, right = Known.of(series.observed, series.start).around(rows, nth)
+    for row in rows:
+        i = series.owner[row]
+        own = np.arange(series.start[i], series.start[i + 1])
+        for channel in range(series.dims):
+            seen = own[series.observed[own, channel]].tolist()
+            before, after = [s for s in seen if s < row], [s for s in seen if s > row]
+            assert left[row, channel] == (before[-nth] if len(before) >= nth else -1)
+            assert right[row, channel] == (after[nth - 1] if len(after) >= nth else -1)

@@ -317,6 +317,8 @@ def test_a_reading_sums_to_one_over_rows_that_are_known_by_then_and_the_row_itse
         np.testing.assert_allclose(reading.weight.sum(axis=-1), 1, atol=1e-5)
         assert row in reading.rows
         others = reading.rows[reading.rows != row]
+        if config.network == "cells":  # targets of a step read each other there
+            others = others[~np.isin(others, step.rows)]
         assert known.observed[others].any(axis=1).all()
         assert step.sources[others].all()
 

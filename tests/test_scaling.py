@@ -112,3 +112,16 @@ def test_squares_that_leave_the_range_of_floats_do_no_harm(size):
     wave = np.sin(np.arange(1000.0))
     scaler = Scaler.fit(SeriesSet.stack((size * wave)[None, :, None]))
     assert scaler.spread[0] / size == pytest.approx(np.std(wave), rel=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, sizes=st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)))
+def test_scaled_together_channels_keep_their_proportions(seed, sizes):
+    series = gappy(seed, size=np.array(sizes))
+    scaler = Scaler.fit(series).together()
+    apart = Scaler.fit(series).spread
+    assert (scaler.spread == scaler.spread[0]).all()
+    np.testing.assert_allclose(scaler.spread[0], np.sqrt(np.mean(apart**2)))
+    back = scaler.unscale(scaler.scale(series).value)
+    seen = series.observed
+    np.testing.assert_allclose(back[seen], series.value[seen], atol=1e-13 * max(sizes))

@@ -20,6 +20,7 @@ configs = st.builds(
     band=st.sampled_from([0.0, 1.0, 3.5]),
     one_by_one_above=st.sampled_from([None, 1.0, 4.0]),
     one_by_one_in=st.sampled_from(["series", "hole"]),
+    together=st.sampled_from([None, 0.0, 4.0]),
 )
 
 
@@ -32,6 +33,12 @@ def plain_plan(time, missing, dims, config):
         chosen = left if config.order == "all" else [i for i in left if missing[i] == most]
         sources = [i for i, m in enumerate(missing) if m < dims and i not in chosen]
         gap = {i: min((abs(time[i] - time[j]) for j in sources), default=np.inf) for i in chosen}
+        if config.together is not None:
+            far = most == dims and config.order != "all"
+            chosen = [i for i in chosen if far and gap[i] > config.together + SAME]
+            if not chosen:
+                yield left, [0] * len(left)
+                return
         if config.order != "all" and most == dims:
             near = {i: sum(j < i for j in sources) // NEAR for i in chosen}
             chosen = plain_take(chosen, gap, near, config)

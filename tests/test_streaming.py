@@ -934,7 +934,7 @@ def test_an_interruption_of_training_ends_the_run(tmp_path, monkeypatch):
     assert run("impute", data, "--out", tmp_path / "plain.parquet", *words).exit_code == 0
 
     def interrupt(self, event):
-        if isinstance(event, TrainStep) and event.step == 14:
+        if isinstance(event, TrainStep) and event.step == 22:
             raise KeyboardInterrupt
 
     out = tmp_path / "out.parquet"

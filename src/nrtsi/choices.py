@@ -9,6 +9,7 @@ import torch
 from nrtsi.config import (
     PRESETS,
     ModelConfig,
+    Preset,
     ScheduleConfig,
     TrainConfig,
     preset_for,
@@ -24,12 +25,16 @@ from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import longest_hole, stretch_for
 from nrtsi.training.curriculum import Budget, Course
+from nrtsi.windows import WHOLE
 
 __all__ = ["budget_of", "choose_setting", "course_of", "device_of"]
 
 # Levels of data without long holes, as in the paper; and the coarsest that are learnt: a stretch
 # in which a longer hole could be hidden would be too long to plan.
 LEAST, FARTHEST = 4, 12
+
+# Cells in a step of the optimizer, and windows at least, where cells are read one by one.
+CELLS_A_STEP, FEWEST_WINDOWS = 2**12, 4
 
 
 def budget_of(budget: str | float, steps: int | None) -> Budget:
@@ -68,17 +73,19 @@ def course_of(
     name = preset_for(words["preset"], budget.seconds)
     preset = PRESETS[name]
     partial = setting == "partial" or bool(series.partly.any())
-    # The paper: one network is enough where rows are partly observed.
-    levels = {"per_level": preset.model.per_level and not partial}
+    model = _model(preset, words["model"], series.dims, partial=partial)
     hole = longest_hole(series)
     coarsest = _coarsest(words["max_level"], hole)
-    usual = schedule_for(setting, regular=_on_grid(series), max_level=coarsest)
-    schedule = _changed(ScheduleConfig, usual.model_dump(), words["schedule"])
+    usual = schedule_for(setting, regular=_on_grid(series), max_level=coarsest).model_dump()
+    usual["together"] = _together(setting, model)
+    schedule = _changed(ScheduleConfig, usual, words["schedule"])
     periods = () if name == "paper" else _cycles(clock, series)
-    train = _changed(TrainConfig, preset.train.model_dump(), words["train"])
+    batch = _batch(preset.train, model, series.dims)
+    train = _changed(TrainConfig, preset.train.model_dump() | batch, words["train"])
+    by_channel = partial or model.network == "cells"
     course = Course(
-        model=_changed(ModelConfig, preset.model.model_dump() | levels, words["model"]),
-        layout=Layout(series.dims, partial, periods, schedule.max_level + 1),
+        model=model,
+        layout=Layout(series.dims, by_channel, periods, schedule.max_level + 1),
         schedule=schedule,
         train=train,
         hiding=Hiding.choose(words["hide"], series, whole_rows=not partial, rates=train.hidden),
@@ -100,6 +107,42 @@ def device_of(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here; use 'auto' or 'cpu'") from error
     return device
+
+
+def _model(
+    preset: Preset, words: Mapping[str, Any] | None, dims: int, *, partial: bool
+) -> ModelConfig:
+    """The preset's network for such data, or the one that the caller names, as the words say."""
+    given = words if isinstance(words, Mapping) else {}
+    suits = partial and dims > 1 and given.get("encode_targets", True)
+    network = given.get("network", "cells" if suits and preset.cells else "rows")
+    usual = preset.cells if network == "cells" and preset.cells else preset.model
+    # The paper: one network is enough where rows are partly observed.
+    levels = {"per_level": usual.per_level and not partial}
+    model: ModelConfig = _changed(ModelConfig, usual.model_dump() | levels, words)
+    if model.network == "cells" and dims == 1:
+        raise InputError(
+            "network must be 'rows' for data of one column, got 'cells'; leave it out"
+        )
+    return model
+
+
+def _together(setting: str, model: ModelConfig) -> float | None:
+    """How near to data rows are filled with the partly observed ones in one step, if at all.
+
+    Cells do not gain from being asked for with wholly missing rows: those come first.
+    """
+    return None if model.network == "rows" or setting in ("stochastic", "smallest") else 0.0
+
+
+def _batch(train: TrainConfig, model: ModelConfig, dims: int) -> dict[str, int]:
+    """Fewer windows a step where each of them has many cells to read one by one."""
+    if model.network == "rows":
+        return {}
+    cells = (model.window or WHOLE) * dims
+    batch = min(train.batch, max(FEWEST_WINDOWS, CELLS_A_STEP // cells))
+    # Steps are quick, and validation is no smaller.
+    return {"batch": batch, "validate_every": 2 * train.validate_every}
 
 
 def _coarsest(max_level: object, hole: float) -> Any:

@@ -38,7 +38,10 @@ class _Config(BaseModel):
 
 
 class ModelConfig(_Config):
-    """Size, inputs and output of the set transformer."""
+    """Kind, size, inputs and output of the set transformer."""
+
+    network: Literal["rows", "cells"] = "rows"
+    """One token a row, as in the paper; or one a cell, for partly observed rows."""
 
     width: PositiveInt = 64
     """Channels of every token inside the encoder."""
@@ -83,6 +86,10 @@ class ModelConfig(_Config):
     neighbours: bool = True
     """Every token also carries the step to the nearest known values before and after it."""
 
+    slopes: bool = True
+    """Every token also carries how fast the known values around it change, and the fastest change
+    in its window."""
+
     residual: bool = True
     """Predict the difference to linear interpolation rather than the value."""
 
@@ -93,6 +100,8 @@ class ModelConfig(_Config):
                 raise ValueError(f"{name} must be even, got {getattr(self, name)}")
         if self.time_channels < 4:
             raise ValueError(f"time_channels must be at least 4, got {self.time_channels}")
+        if self.network == "cells" and not self.encode_targets:
+            raise ValueError("encode_targets must be True for the network 'cells', got False")
         return self
 
 
@@ -116,6 +125,10 @@ class ScheduleConfig(_Config):
 
     one_by_one_in: Literal["series", "hole"] = "series"
     """One point a series, as in the paper, or one of every hole (rows between two known ones)."""
+
+    together: NonNegativeFloat | None = None
+    """Rows that are partly observed, or no farther than this from one with data, are all filled in
+    one step, the last; None: those that miss the most come first."""
 
     @property
     def reach(self) -> float:
@@ -180,20 +193,39 @@ class Preset(_Config):
     """A model with the training that suits it."""
 
     model: ModelConfig = ModelConfig()
+
+    cells: ModelConfig | None = None
+    """The model where rows are partly observed; None: the same."""
+
     train: TrainConfig = TrainConfig()
+
+
+def _cells(width: int, blocks: int, heads: int, window: int) -> ModelConfig:
+    return ModelConfig(
+        network="cells",
+        width=width,
+        blocks=blocks,
+        heads=heads,
+        head_size=width // heads,
+        feed_forward=2 * width,
+        window=window,
+    )
 
 
 PRESETS: dict[str, Preset] = {
     "tiny": Preset(
         model=ModelConfig(width=16, blocks=1, heads=1, head_size=16, feed_forward=32, window=8),
+        cells=_cells(width=16, blocks=1, heads=1, window=16),
         train=TrainConfig(batch=32, validate_every=10),
     ),
     "small": Preset(
         model=ModelConfig(width=48, blocks=3, heads=2, head_size=24, feed_forward=96),
+        cells=_cells(width=32, blocks=2, heads=1, window=32),
     ),
-    "base": Preset(),
+    "base": Preset(cells=_cells(width=64, blocks=3, heads=2, window=48)),
     "large": Preset(
         model=ModelConfig(width=96, blocks=6, heads=3, head_size=32, feed_forward=192, window=24),
+        cells=_cells(width=96, blocks=4, heads=3, window=64),
     ),
     "paper": Preset(
         model=ModelConfig(
@@ -208,6 +240,7 @@ PRESETS: dict[str, Preset] = {
             relative=False,
             normalise=False,
             neighbours=False,
+            slopes=False,
             residual=False,
         ),
         train=TrainConfig(

@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nrtsi import __version__
-from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.fingerprint import overlap
 from nrtsi.inference import Engine, Reading, noise
-from nrtsi.model.rows import RowNetwork
+from nrtsi.model.networks import network_of
 from nrtsi.model.tokens import Layout
 from nrtsi.scaling import Scaler
 from nrtsi.schedule.plan import Step, plan
@@ -100,6 +100,17 @@ class Fitted:
         """True where it was fitted on rows of `series`."""
         return overlap(self.fingerprint, series) > 0.01
 
+    @property
+    def reason(self) -> str:
+        """Why it has the network that it has, in a few words."""
+        layout = self.engine.layout
+        if layout.dims == 1:
+            return "one column"
+        if not layout.partial:
+            return "rows are complete or missing as a whole"
+        usual = PRESETS[self.preset].cells is None or self.engine.model.network == "cells"
+        return "rows may be partly observed" if usual else "as asked for"
+
     def info(self) -> dict[str, Any]:
         """What it is, as plain JSON."""
         engine = self.engine
@@ -107,6 +118,7 @@ class Fitted:
             "version": self.version,
             "preset": self.preset,
             "setting": self.setting,
+            "network": f"{engine.model.network}: {self.reason}",
             "steps": self.steps,
             "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
@@ -139,7 +151,7 @@ class Fitted:
         layout = Layout.from_dict({"levels": record["levels"]} | record["layout"])
         unique = []
         for index in range(max(record["networks"]) + 1):
-            network = RowNetwork(model, layout)
+            network = network_of(model, layout)
             network.load_state_dict(under(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]

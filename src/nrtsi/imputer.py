@@ -44,6 +44,9 @@ class NRTSI(Imputer):
             "blocks", or "auto" to decide by the data.
         max_level: Coarsest level; it reaches gaps of `2**max_level` units. "auto" reaches the
             middle of the longest hole of the data it is fitted on, gaps of 16 units at least.
+        scaling: What an error of training is measured by: the spread of its "channel", so that all
+            channels count alike; or "together" one spread for all, which suits channels of one
+            unit, such as the coordinates of a place.
         model: Fields of `ModelConfig` to set otherwise than the preset does.
         schedule: Fields of `ScheduleConfig` to set otherwise than the setting does.
         train: Fields of `TrainConfig` to set otherwise than the preset does.
@@ -82,6 +85,7 @@ class NRTSI(Imputer):
         seed: int = 0,
         hide: str = "auto",
         max_level: int | str = "auto",
+        scaling: str = "channel",
         model: Mapping[str, Any] | None = None,
         schedule: Mapping[str, Any] | None = None,
         train: Mapping[str, Any] | None = None,
@@ -101,6 +105,7 @@ class NRTSI(Imputer):
         self.seed = seed
         self.hide = hide
         self.max_level = max_level
+        self.scaling = scaling
         self.model = model
         self.schedule = schedule
         self.train = train
@@ -182,7 +187,7 @@ class NRTSI(Imputer):
         resume: bool = False,
     ) -> None:
         """Trains on the observed cells of `series`."""
-        scaler = Scaler.fit(series)
+        scaler = self._scaler(series)
         scaled = scaler.scale(series)
         held = None if validation is None else scaler.scale(validation)
         words = self.get_params(deep=False)
@@ -213,6 +218,12 @@ class NRTSI(Imputer):
         )
         if trained.failure is not None:
             raise trained.failure
+
+    def _scaler(self, series: SeriesSet) -> Scaler:
+        if self.scaling not in ("channel", "together"):
+            raise InputError(f"scaling must be 'channel' or 'together', got {self.scaling!r}")
+        scaler = Scaler.fit(series)
+        return scaler if self.scaling == "channel" else scaler.together()
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""

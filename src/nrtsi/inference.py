@@ -12,13 +12,12 @@ from jaxtyping import Float, Int
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
-from nrtsi.model.attention import may_attend
-from nrtsi.model.rows import RowNetwork
+from nrtsi.model.networks import Network, window_bytes, windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
 from nrtsi.threads import Cores
-from nrtsi.windows import Padded, windows
+from nrtsi.windows import Padded
 
 __all__ = ["Engine", "Reading", "noise", "part_of"]
 
@@ -45,7 +44,7 @@ Answer: TypeAlias = tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target 
 class Engine:
     """Trained networks with the order they are asked in."""
 
-    networks: Sequence[RowNetwork]
+    networks: Sequence[Network]
     """One for each level, the finest first; or a single one for all levels."""
 
     model: ModelConfig
@@ -56,9 +55,12 @@ class Engine:
     """Bytes that the work may take beside the data; a series is never divided for it."""
 
     def one_by_one(self, above: float) -> "Engine":
-        """The same, with gaps wider than `above` taken one point of each hole at a time."""
+        """The same, with gaps wider than `above` taken one point of each hole at a time.
+
+        Nor do all partly observed rows go together: a draw has to know those drawn before it.
+        """
         above = min(above, self.schedule.reach)
-        change = {"one_by_one_above": above, "one_by_one_in": "hole"}
+        change = {"one_by_one_above": above, "one_by_one_in": "hole", "together": None}
         return replace(self, schedule=self.schedule.model_copy(update=change))
 
     def fill(
@@ -120,7 +122,7 @@ class Engine:
         """The answers to one step; a list, because nothing is filled in before all are known."""
         scene = Scene.of(state, step.rows, step.gap, self.layout)
 
-        def answer(question: tuple[RowNetwork, Padded]) -> Answer:
+        def answer(question: tuple[Network, Padded]) -> Answer:
             network, padded = question
             asked = tokens(scene, padded, self.layout, self.model)
             with torch.inference_mode():
@@ -137,10 +139,9 @@ class Engine:
 
     def _questions(
         self, state: SeriesSet, step: Step, cores: int
-    ) -> Iterator[tuple[RowNetwork, Padded]]:
+    ) -> Iterator[tuple[Network, Padded]]:
         """The windows of a step in batches, and the network that each is put to."""
-        sources = np.flatnonzero(step.sources)
-        parts = windows(sources, step.rows, step.level, state.start, self.model.window)
+        parts = windows_of(step, state.start, self.model)
         served = np.minimum(parts.level, len(self.networks) - 1)
         for index, network in enumerate(self.networks):
             own = np.flatnonzero(served == index)
@@ -153,20 +154,17 @@ class Engine:
         return min(own, ENOUGH) if self.networks[0].device.type == "cpu" else own
 
     def _window_bytes(self, size: Int[np.ndarray, " window"]) -> Int[np.ndarray, " window"]:
-        """About what a window of so many tokens takes, gathered and inside the network."""
-        model = self.model
-        inside = 6 * model.width + 2 * model.feed_forward + 8 * model.heads * model.head_size
-        gathered = 4 * self.layout.channels(model) + 24 * self.layout.dims
-        return size * 4 * (inside + gathered) + 12 * size**2
+        """About what a window of so many rows takes."""
+        return window_bytes(size, self.model, self.layout)
 
 
 def _reading(
-    network: RowNetwork, padded: Padded, asked: Tokens, window: np.integer, target: np.integer
+    network: Network, padded: Padded, asked: Tokens, window: np.integer, target: np.integer
 ) -> Reading:
     with torch.inference_mode():
         blocks = network.reading(asked.each(lambda t: t.to(network.device)))
     weight = torch.stack([block[window, :, target] for block in blocks]).cpu().double().numpy()
-    may = may_attend(asked.valid, asked.obs)[window, asked.obs + target].numpy()
+    may = network.may_read(asked)[window, target].numpy()
     rows = np.concatenate([padded.known[window], padded.target[window]])
     return Reading(rows[may], weight[..., may])
 

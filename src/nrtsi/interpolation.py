@@ -30,9 +30,9 @@ class Known:
         return cls(observed, start, tuple(np.concatenate([ends[0], c, ends[1]]) for c in cells))
 
     def around(
-        self, rows: Int[np.ndarray, " asked"]
+        self, rows: Int[np.ndarray, " asked"], nth: int = 1
     ) -> tuple[Int[np.ndarray, "asked dim"], Int[np.ndarray, "asked dim"]]:
-        """Rows of the nearest known cell strictly before and strictly after each asked row.
+        """Rows of the `nth` nearest known cell strictly before and strictly after each asked row.
 
         Every channel has neighbours of its own, always of the same series; -1 where there is none.
         """
@@ -42,8 +42,9 @@ class Known:
         right = np.empty_like(left)
         for channel, cells in enumerate(self.cells):
             place = np.searchsorted(cells, rows)
-            before = cells[place - 1]
-            after = cells[place + self.observed[rows, channel]]
+            before = cells[np.maximum(place - nth, 0)]
+            beyond = place + self.observed[rows, channel] + (nth - 1)
+            after = cells[np.minimum(beyond, cells.size - 1)]
             left[:, channel] = np.where(before >= begin, before, -1)
             right[:, channel] = np.where(after < end, after, -1)
         return left, right

@@ -122,6 +122,13 @@ class Settings:
             "the middle of the longest hole.",
         ),
     ] = None
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            help="Spread that training measures errors by: channel, the default, each channel's "
+            "own; or together, one for all, which suits channels of one unit."
+        ),
+    ] = None
     hide: Annotated[
         str | None,
         typer.Option(

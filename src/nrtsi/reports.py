@@ -63,8 +63,16 @@ def imputed(model: "NRTSI", table: "Table", filled: Any) -> str:
 
 def work(model: "NRTSI", path: Path | None, began: float) -> str:
     """The training, or the file that spared it, and the time since `began`."""
-    by = f", {count(model.steps_, 'step')}" if path is None else f" by {path}"
-    return f"{by} in {time.monotonic() - began:.0f} s"
+    seconds = f"{time.monotonic() - began:.0f} s"
+    if path is not None:
+        return f" by {path} in {seconds}"
+    return f", {count(model.steps_, 'step')} in {seconds}{_network(model)}"
+
+
+def _network(model: "NRTSI") -> str:
+    """The network and why it was chosen, where it is not the usual one."""
+    network = str(model.info().get("network", "rows"))
+    return "" if network.startswith("rows") else f" ({network})"
 
 
 def plain(value: Any) -> str:

@@ -22,7 +22,7 @@ class Scaler:
     """Mean of the observed cells; 0 for a channel with none."""
 
     spread: Float[np.ndarray, " dim"]
-    """Standard deviation of the observed cells; 1 for a channel that does not vary."""
+    """Standard deviation of the observed cells, or one for all; 1 where nothing varies."""
 
     @classmethod
     def fit(cls, series: SeriesSet) -> "Scaler":
@@ -50,6 +50,16 @@ class Scaler:
     def unscale(self, values: Float[np.ndarray, "*any dim"]) -> Float[np.ndarray, "*any dim"]:
         """Scaled values in the units of the data again."""
         return values * self.spread + self.offset
+
+    def together(self) -> "Scaler":
+        """The same with one spread for all channels, so that errors compare in the data's units.
+
+        >>> Scaler(np.zeros(2), np.array([3.0, 4.0])).together().spread.round(3)
+        array([3.536, 3.536])
+        """
+        widest = self.spread.max(initial=0.0)
+        common = widest * np.sqrt(np.mean((self.spread / widest) ** 2)) if widest else 1.0
+        return replace(self, spread=np.full_like(self.spread, common))
 
     def to_dict(self) -> dict[str, list[float]]:
         """Plain lists, for JSON; `from_dict` gives back exactly this scaler."""

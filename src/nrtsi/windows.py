@@ -1,13 +1,13 @@
 """Windows over the known rows: which of them each target reads."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-__all__ = ["Padded", "Windows", "windows"]
+__all__ = ["WHOLE", "Padded", "Windows", "windows"]
 
 Cost: TypeAlias = Callable[[Int[np.ndarray, " window"]], Int[np.ndarray, " window"]]
 """What windows of so many tokens cost, in whatever is scarce; more tokens cost more."""
@@ -32,7 +32,7 @@ class Windows:
     """Runs of known rows, each with the targets it owns."""
 
     sources: Int[np.ndarray, " known"]
-    """All known rows, ascending."""
+    """Known rows, in which those of a window stand together, ascending."""
 
     targets: Int[np.ndarray, " target"]
     """All target rows, those of a window together."""
@@ -94,7 +94,9 @@ def windows(
     A target belongs to the window in whose central half it lies, so that it has known rows on both
     sides wherever the series has them. Targets of different levels share no window, since its
     times are measured in gaps. No window owns more targets than half of `size`: a crowd is
-    divided, neighbours in time together. With `size=None` a series is one window for each level,
+    divided, neighbours in time together. Targets may be known rows too, as partly observed ones
+    are: a window then holds those of other windows as known rows, and may own `size` of them, all
+    that it holds. With `size=None` a series is one window for each level,
     unless it is longer than attention over all of it can be.
     """
     size = WHOLE if size is None else size
@@ -109,10 +111,12 @@ def windows(
     begin = np.minimum(index * half, (count - size).clip(min=0))
     length = np.minimum(count, size)
     new = np.concatenate([[True], (np.diff([level, series, index]) != 0).any(axis=0)])
+    both = np.zeros(start.size - 1, dtype=bool)  # series with targets that are known rows too
+    both[series[_among(targets, sources)]] = True
     rank = _rank(new)
-    new |= rank % half == 0
+    new |= rank % np.where(both[series], size, half) == 0
     first = np.flatnonzero(new)
-    return Windows(
+    parts = Windows(
         sources=sources,
         targets=targets,
         level=level[first],
@@ -121,6 +125,33 @@ def windows(
         first_target=first,
         target_count=np.diff(np.concatenate([first, [targets.size]])),
     )
+    return _without_own(parts) if both.any() else parts
+
+
+def _without_own(parts: Windows) -> Windows:
+    """The same windows, in which no target is among the known rows of its own window."""
+    size = parts.source_count
+    window = np.repeat(np.arange(parts.count), size)
+    inside = np.arange(window.size) - np.repeat(np.cumsum(size) - size, size)
+    sources = parts.sources[parts.first_source[window] + inside]
+    by_row = np.argsort(parts.targets)
+    rows = parts.targets[by_row]
+    owner = np.repeat(np.arange(parts.count), parts.target_count)[by_row]
+    place = np.searchsorted(rows, sources).clip(max=rows.size - 1)
+    kept = (rows[place] != sources) | (owner[place] != window)
+    count = np.bincount(window[kept], minlength=parts.count)
+    return replace(
+        parts, sources=sources[kept], first_source=np.cumsum(count) - count, source_count=count
+    )
+
+
+def _among(
+    rows: Int[np.ndarray, " row"], others: Int[np.ndarray, " other"]
+) -> Bool[np.ndarray, " row"]:
+    """True for the rows that are among ascending `others`."""
+    if not others.size:
+        return np.zeros(rows.shape, dtype=bool)
+    return others[np.searchsorted(others, rows).clip(max=others.size - 1)] == rows
 
 
 def _last(count: Int[np.ndarray, " target"], size: int, half: int) -> Int[np.ndarray, " target"]:

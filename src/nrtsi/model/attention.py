@@ -5,7 +5,7 @@ from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-__all__ = ["SetAttention", "may_attend", "reading_bias", "rotate", "turns"]
+__all__ = ["SetAttention", "SummaryAttention", "may_attend", "reading_bias", "rotate", "turns"]
 
 # Periods of the rotary angles, in gaps: from neighbours in time to the reach of a wide window.
 SHORTEST, LONGEST = 2.5, 400.0
@@ -75,7 +75,7 @@ class SetAttention(nn.Module):
         self,
         tokens: Float[Tensor, "window set width"],
         first: int,
-        bias: Float[Tensor, "window 1 asking set"],
+        bias: Float[Tensor, "#window 1 #asking set"] | None,
         turn: Complex[Tensor, "window set 1 pairs"] | None,
     ) -> Float[Tensor, "window asking width"]:
         """Mixes the tokens from `first` on with those that `bias` lets them read.
@@ -90,12 +90,13 @@ class SetAttention(nn.Module):
         self,
         tokens: Float[Tensor, "window set width"],
         first: int,
-        bias: Float[Tensor, "window 1 asking set"],
+        bias: Float[Tensor, "#window 1 #asking set"] | None,
         turn: Complex[Tensor, "window set 1 pairs"] | None,
     ) -> Float[Tensor, "window head asking set"]:
         """How much `forward` takes of each token, which sums to 1 over them."""
         query, key, _ = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
-        return (query @ key.mT / query.shape[-1] ** 0.5 + bias).softmax(-1)
+        alike = query @ key.mT / query.shape[-1] ** 0.5
+        return (alike if bias is None else alike + bias).softmax(-1)
 
     def _project(
         self,
@@ -122,3 +123,34 @@ class SetAttention(nn.Module):
         size = joined.shape[-1] // (len(weights) * self.heads)
         by_head = joined.reshape(*joined.shape[:2], len(weights) * self.heads, size)
         return list(torch.split(by_head, self.heads, dim=2))
+
+
+class SummaryAttention(SetAttention):
+    """Attention by way of a few summaries: what it costs grows with the set, not with its square.
+
+    Learnt queries take keys and values of their own from the tokens, and the tokens read those.
+
+    Args:
+        width: Channels of a token.
+        heads: Attention heads.
+        head_size: Channels of each head.
+        summaries: How many summaries there are.
+    """
+
+    def __init__(self, width: int, heads: int, head_size: int, summaries: int) -> None:
+        super().__init__(width, heads, head_size)
+        self.ask = nn.Parameter(torch.randn(1, heads, summaries, head_size))
+
+    def forward(
+        self,
+        tokens: Float[Tensor, "window set width"],
+        first: int,
+        bias: Float[Tensor, "#window 1 #asking set"] | None,
+        turn: Complex[Tensor, "window set 1 pairs"] | None,
+    ) -> Float[Tensor, "window asking width"]:
+        """Mixes the tokens from `first` on with summaries of those that `bias` shows to all."""
+        query, key, value = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
+        ask = self.ask.to(key.dtype).expand(key.shape[0], -1, -1, -1)
+        keys, values = (scaled_dot_product_attention(ask, key, x, bias) for x in (key, value))
+        mixed = scaled_dot_product_attention(query, keys, values)
+        return self.out(mixed.transpose(1, 2).flatten(-2))

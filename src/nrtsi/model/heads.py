@@ -12,6 +12,10 @@ __all__ = ["Gaussian", "GaussianHead", "Point", "PointHead", "Prediction"]
 # Below this a cell that happens to fit exactly dominates the likelihood of a batch.
 SMALLEST_LOG_SCALE = -9.0
 
+# Nothing is much less certain than interpolation. What is drawn is read when the next point is
+# drawn, so that a scale which is too wide here and there would grow from draw to draw.
+LARGEST_LOG_SCALE = 0.7
+
 
 @runtime_checkable
 class Prediction(Protocol):
@@ -98,30 +102,40 @@ class Gaussian:
         return error.square() + self.log_scale + 0.5 * standard.square()
 
 
-class PointHead(nn.Module):
-    """Reads one guess a channel off a token."""
+class _Head(nn.Module):
+    """Reads `dims` numbers off a token; or with None one, where the tokens are the cells."""
 
-    def __init__(self, width: int, dims: int) -> None:
+    def __init__(self, width: int, dims: int | None) -> None:
         super().__init__()
-        self.mean = nn.Linear(width, dims)
+        self.dims = dims
+        self.mean = nn.Linear(width, dims or 1)
+
+    def _cells(self, read: Float[Tensor, "*batch read"]) -> Float[Tensor, "*cells"]:
+        return read.squeeze(-1) if self.dims is None else read
+
+
+class PointHead(_Head):
+    """Reads one guess a channel off a token."""
 
     def forward(self, tokens: Float[Tensor, "*batch width"]) -> Point:
         """Predicts a value per channel."""
-        return Point(self.mean(tokens))
+        return Point(self._cells(self.mean(tokens)))
 
 
-class GaussianHead(nn.Module):
+class GaussianHead(_Head):
     """Reads a normal distribution a channel off a token.
 
     The scale is read off a detached token, so that the encoder serves the mean alone.
     """
 
-    def __init__(self, width: int, dims: int) -> None:
-        super().__init__()
-        self.mean = nn.Linear(width, dims)
-        self.scale = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, dims))
+    def __init__(self, width: int, dims: int | None) -> None:
+        super().__init__(width, dims)
+        self.scale = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, dims or 1))
 
     def forward(self, tokens: Float[Tensor, "*batch width"]) -> Gaussian:
         """Predicts a Gaussian per channel."""
-        log_scale = self.scale(tokens.detach()).clamp(min=SMALLEST_LOG_SCALE)
-        return Gaussian(self.mean(tokens), log_scale)
+        free = self._cells(self.scale(tokens.detach()))
+        # Bounded smoothly: a scale that has hit a wall would never learn to come back from it.
+        bounded = LARGEST_LOG_SCALE - nn.functional.softplus(LARGEST_LOG_SCALE - free)
+        log_scale = bounded.clamp(min=SMALLEST_LOG_SCALE)
+        return Gaussian(self._cells(self.mean(tokens)), log_scale)

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from nrtsi.config import ModelConfig
 from nrtsi.interpolation import Known, between
+from nrtsi.model.neighbours import Surroundings
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded
 
 __all__ = ["Layout", "Scene", "Tokens", "tokens"]
-
-# A neighbour farther than this many gaps, or none at all, is simply "far".
-FAR = 64.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,8 @@ class Layout:
         count = config.time_channels + 2 * len(self.periods) + self.dims + marks
         if config.neighbours:
             count += 2 * self.dims + 2 * marks
+        if config.slopes:
+            count += 5 * self.dims
         return count + 2 * config.relative
 
 
@@ -120,21 +120,20 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
     rows = np.concatenate([padded.known, padded.target], axis=1)
     valid = np.concatenate([padded.known_valid, padded.target_valid], axis=1)
     obs = padded.known.shape[1]
-    scale = _widest(scene.gap, padded)
+    scale = _widest(scene, padded, config)
     time = series.time[rows]
     middle = _middle(series.time[padded.target], padded.target_valid)
     offset = (time - middle[:, None]) / scale[:, None]
 
-    value, near, base = _values(scene, rows, scale, config)
+    value, near, base = _values(scene, rows, valid, scale, config)
     known = series.observed[rows]
     parts = [
         time_encoding(time, config.time_channels, config.time_scale),
         calendar_encoding(time, layout.periods),
         value,
         known if layout.partial else known[..., :1],
+        near,
     ]
-    if config.neighbours:
-        parts.append(near)
     if config.relative:
         width = np.minimum(np.log2(scale), layout.levels - 1)[:, None, None] / 4
         parts.append(np.broadcast_to(np.concatenate([width, np.cos(width)], -1), (*rows.shape, 2)))
@@ -152,6 +151,7 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
 def _values(
     scene: Scene,
     rows: Int[np.ndarray, "window set"],
+    valid: Bool[np.ndarray, "window set"],
     scale: Float[np.ndarray, " window"],
     config: ModelConfig,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -159,39 +159,34 @@ def _values(
     series, flat = scene.series, rows.reshape(-1)
     shape = (*rows.shape, series.dims)
     known = series.observed[flat]
-    if not (config.neighbours or config.residual):
+    if not (config.neighbours or config.slopes or config.residual):
         nothing = np.zeros((*rows.shape, 0))
         return series.value[flat].reshape(shape), nothing, np.zeros(shape)
     # Where rows are all or nothing one channel's neighbours are everybody's.
     left, right = scene.known.around(flat)
-    time = series.time[flat]
     wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
-    base = between(series, time, wide_left, wide_right)
+    base = between(series, series.time[flat], wide_left, wide_right)
     value = np.where(known, series.value[flat], base if config.residual else 0.0)
-    channel = np.arange(series.dims)
     unit = np.repeat(scale, rows.shape[1])[:, None]
-    near = [
-        np.where(wide_left >= 0, series.value[wide_left, channel] - value, 0.0),
-        np.where(wide_right >= 0, series.value[wide_right, channel] - value, 0.0),
-        _distance(np.where(left >= 0, time[:, None] - series.time[left], np.inf) / unit),
-        _distance(np.where(right >= 0, series.time[right] - time[:, None], np.inf) / unit),
-    ]
-    return (
-        value.reshape(shape),
-        np.concatenate(near, axis=-1).reshape(*rows.shape, -1),
-        base.reshape(shape),
-    )
+    around = Surroundings(series, scene.known, flat, value, unit)
+    near = [around.steps()] if config.neighbours else []
+    if config.slopes:
+        near += [around.slopes(), around.steepest(valid)]
+    return value.reshape(shape), _joined(near, rows.shape), base.reshape(shape)
 
 
-def _distance(gaps: Float[np.ndarray, "token mark"]) -> Float[np.ndarray, "token mark"]:
-    """A distance in gaps, on a scale on which near and far are both told apart."""
-    return np.log2(gaps.clip(1 / FAR, FAR)) / 2
+def _joined(parts: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    joined = np.concatenate(parts, axis=-1) if parts else np.zeros((np.prod(shape), 0))
+    return joined.reshape(*shape, -1)
 
 
-def _widest(gap: Float[np.ndarray, " row"], padded: Padded) -> Float[np.ndarray, " window"]:
-    """The widest gap among a window's targets; 1 where nothing is known at all."""
-    own = np.where(padded.target_valid, gap[padded.target], 0.0)
-    widest = own.max(axis=1)
+def _widest(scene: Scene, padded: Padded, config: ModelConfig) -> Float[np.ndarray, " window"]:
+    """The widest gap among a window's targets; 1 where nothing is known at all, or all is near."""
+    counts = padded.target_valid
+    if config.network == "cells":
+        # Cells are where their row is: one that is partly known is at no distance from itself.
+        counts = counts & ~scene.series.observed[padded.target].any(axis=-1)
+    widest = np.where(counts, scene.gap[padded.target], 0.0).max(axis=1)
     return np.where(np.isfinite(widest) & (widest > 0), widest, 1.0)
 
 

@@ -64,6 +64,11 @@ class Frontier:
         self.right[rows] = np.minimum(self.right[rows], fence[place + 1])
         self.gap[near] = self._gaps(rows)
 
+    def leave(self, left: Bool[np.ndarray, " entry"]) -> None:
+        """The rows are filled by somebody else, later: they are no longer here, nor known."""
+        if left.any():
+            self.row, self.gap = self.row[~left], self.gap[~left]
+
     def _beside(self, filled: Int[np.ndarray, " filled"]) -> Int[np.ndarray, " near"]:
         """Places of the entries that lie between the same known rows as a filled one."""
         left = self.left[filled]

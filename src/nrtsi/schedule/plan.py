@@ -23,13 +23,21 @@ class Step:
     """The target rows (G), ascending; every missing cell of them is imputed."""
 
     gap: Float[np.ndarray, " target"]
-    """Distance to the nearest row that is known before the step; infinite where none is."""
+    """Distance to the nearest row that is known before the step; infinite where none is, and 0 in
+    a step that takes all that is near together."""
 
     level: Int[np.ndarray, " target"]
     """Level of the gap: which network is asked."""
 
-    sources: Bool[np.ndarray, " row"]
-    """True for the rows that may be read (S): no targets, and something is known of them."""
+    known: Bool[np.ndarray, " row"]
+    """True for the rows of which something is known before the step; targets may be among them."""
+
+    @property
+    def sources(self) -> Bool[np.ndarray, " row"]:
+        """True for the rows that a set of whole rows may read (S): known ones, but no targets."""
+        sources = self.known.copy()
+        sources[self.rows] = False
+        return sources
 
 
 def plan(
@@ -38,9 +46,10 @@ def plan(
     """Yields steps until every missing cell has been a target exactly once.
 
     Rows that miss the most channels come first. Among rows that miss every channel the gap
-    decides, as `config` says; rows that miss some go together. A row whose gap is out of reach
-    waits until imputed ones come near; where none is within reach, the nearest go first. With
-    `wanted`, other rows are never targets: what they miss stays missing.
+    decides, as `config` says; rows that miss some go together. Or, where `config.together` says
+    so, all rows that are near something known go together in the end. A row whose gap is out of
+    reach waits until imputed ones come near; where none is within reach, the nearest go first.
+    With `wanted`, other rows are never targets: what they miss stays missing.
 
     >>> import numpy as np
     >>> gappy = SeriesSet.stack(np.array([[[0.0], [np.nan], [np.nan], [np.nan], [4.0]]]))
@@ -52,8 +61,13 @@ def plan(
     whole = asked & (missing == series.dims)
     if config.order != "all" and whole.any():
         yield from _coarse_to_fine(series, np.flatnonzero(whole), missing, config)
-        asked &= ~whole
-    yield from _most_first(series, asked, missing, config)
+        asked &= missing > 0
+    if config.together is None:
+        yield from _most_first(series, asked, missing, config)
+    elif asked.any():
+        rows = np.flatnonzero(asked)
+        level = np.zeros(rows.size, dtype=np.int64)
+        yield Step(rows, np.zeros(rows.size), level, missing < series.dims)
 
 
 def _coarse_to_fine(
@@ -62,9 +76,14 @@ def _coarse_to_fine(
     missing: Int[np.ndarray, " row"],
     config: ScheduleConfig,
 ) -> Iterator[Step]:
-    """Steps of rows that miss every channel, which `missing` then no longer counts."""
+    """Steps of rows that miss every channel, which `missing` then no longer counts.
+
+    Rows that are near enough to be filled together with partly observed ones are left.
+    """
     sources = missing < series.dims
     frontier = Frontier.of(series, rows, sources)
+    near = -np.inf if config.together is None else config.together + SAME
+    frontier.leave(frontier.gap <= near)
     while frontier.row.size:
         row, gap = frontier.row, frontier.gap
         groups = Groups.at(row, series.start)
@@ -72,8 +91,9 @@ def _coarse_to_fine(
         level = level_of(gap[taken] - SAME, max_level=config.max_level)
         yield Step(row[taken], gap[taken], level, sources.copy())
         sources[row[taken]] = True
+        missing[row[taken]] = 0
         frontier.fill(taken)
-    missing[rows] = 0
+        frontier.leave(frontier.gap <= near)
 
 
 def _place(
@@ -103,9 +123,10 @@ def _most_first(
         if config.order != "all":
             chosen = missing[left] == Groups.at(left, series.start).most(missing[left])
         rows = left[chosen]
-        sources = missing < series.dims
+        known = missing < series.dims
+        sources = known.copy()
         sources[rows] = False
         gap = gaps(series.time, sources, series.start, rows)
         missing[rows] = 0
         asked[rows] = False
-        yield Step(rows, gap, level_of(gap - SAME, max_level=config.max_level), sources)
+        yield Step(rows, gap, level_of(gap - SAME, max_level=config.max_level), known)

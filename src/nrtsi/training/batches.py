@@ -11,10 +11,11 @@ from torch import Tensor
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.interpolation import Known
 from nrtsi.missing import Hiding
+from nrtsi.model.networks import windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
-from nrtsi.windows import Windows, windows
+from nrtsi.windows import Windows
 
 __all__ = ["SEGMENT", "Batch", "Questions", "Spans", "longest_hole", "split", "stretch_for"]
 
@@ -165,6 +166,9 @@ class Questions:
     seed: tuple[int, ...]
     stretch: int = SEGMENT
 
+    shares: Float[np.ndarray, " level"] | None = None
+    """How often each level is asked for; all alike without."""
+
     def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
         """About `count` windows of one level, or of all levels alike; None where there is none."""
         tries = (self._try([*self.seed, number, turn], count, level) for turn in range(TRIES))
@@ -190,7 +194,9 @@ class Questions:
         size = SEGMENT * (ratio - 1) / np.log(ratio) if ratio > 1 else SEGMENT
         rows = np.minimum(self.spans.end - self.spans.begin, size).mean()
         most = max(4.0, CELLS / (rows * self.series.dims))
-        return int(np.clip(16 * count / rows, 4, most))
+        # Where every row of a window is one to be asked, it takes as many rows as it holds.
+        own = self.model.window if self.model.network == "cells" else None
+        return int(np.clip((own or 16) * count / rows, 4, most))
 
     def _windows(
         self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], level: int | None
@@ -202,13 +208,7 @@ class Questions:
             learnt = np.minimum(step.level, self.layout.levels - 1)
             asked = learnt >= 0 if level is None else learnt == level
             if asked.any():
-                parts = windows(
-                    np.flatnonzero(step.sources),
-                    step.rows[asked],
-                    step.level[asked],
-                    truth.start,
-                    self.model.window,
-                )
+                parts = windows_of(step, truth.start, self.model, asked)
                 yield _Asked(self, truth, hidden, known_from, number, step, parts)
 
 
@@ -249,19 +249,43 @@ class _Asked:
 
 
 def _share_out(asked: list[_Asked], count: int, rng: np.random.Generator) -> list[Batch]:
-    """Picks about `count` windows, as many of each level as the levels allow."""
+    """Picks about `count` windows, of each level its share, as far as there are so many."""
     coarsest = asked[0].questions.layout.levels - 1
     level = np.concatenate([np.minimum(a.parts.level, coarsest) for a in asked])
     source = np.repeat(np.arange(len(asked)), [a.parts.count for a in asked])
     inside = np.concatenate([np.arange(a.parts.count) for a in asked])
-    quota = -(-count // np.unique(level).size)
+    found, there = np.unique(level, return_counts=True)
+    shares = asked[0].questions.shares
+    quota = _quotas(there, count, np.ones(found.size) if shares is None else shares[found])
     picked = np.concatenate(
-        [rng.permutation(np.flatnonzero(level == own))[:quota] for own in np.unique(level)]
+        [
+            rng.permutation(np.flatnonzero(level == own))[:most]
+            for own, most in zip(found, quota, strict=True)
+        ]
     )
     return [
         asked[index].batch(np.sort(inside[picked[source[picked] == index]]))
         for index in np.unique(source[picked])
     ]
+
+
+def _quotas(
+    there: Int[np.ndarray, " level"], count: int, share: Float[np.ndarray, " level"]
+) -> Int[np.ndarray, " level"]:
+    """Divides `count` among levels by their shares; what a level does not have goes to the others.
+
+    >>> _quotas(np.array([90, 5, 30]), 60, np.ones(3))
+    array([28,  5, 27])
+    >>> _quotas(np.array([90, 90, 30]), 60, np.array([1.0, 2.0, 9.0]))
+    array([10, 20, 30])
+    """
+    quota = np.zeros_like(there)
+    # The scarcest first, so that what is left over is known when the others' turn comes.
+    order = np.argsort(there / share)
+    for turn, level in enumerate(order):
+        own = share[level] / share[order[turn:]].sum()
+        quota[level] = min(there[level], int((count - quota.sum()) * own + 1e-9))
+    return quota
 
 
 def _widen(batch: Batch, obs: int, targets: int) -> Batch:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from nrtsi.config import ModelConfig, ScheduleConfig, TrainConfig
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.events import Listener, TrainStep
 from nrtsi.missing import Hiding
-from nrtsi.model.rows import RowNetwork
+from nrtsi.model.networks import Network, network_of
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training import checkpoint
@@ -32,8 +33,11 @@ log = logging.getLogger(__name__)
 
 _SEEDING = threading.Lock()
 
-VALIDATION_BATCHES = 8
+VALIDATION_BATCHES, FEWEST_TO_VALIDATE = 8, 128
 SPREAD_WINDOWS = 1024
+
+# Part of the windows that all levels have alike.
+ALIKE = 0.2
 
 Record = dict[str, float | int | None]
 """One validation: level, step, loss of the last batch, validation loss."""
@@ -75,7 +79,7 @@ class Course:
 class Trained:
     """What training left behind."""
 
-    networks: list[RowNetwork]
+    networks: list[Network]
     """One for each level, finest first, or a single one."""
 
     history: list[Record]
@@ -100,7 +104,7 @@ class _Run:
     identity: str
     listener: Listener | None
     ranks: Ranks
-    networks: list[RowNetwork] = field(default_factory=list)
+    networks: list[Network] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)
     steps_before: int = 0
     seconds_before: float = 0.0
@@ -223,7 +227,7 @@ def _stages(run: _Run) -> list[Stage]:
         range(course.layout.levels) if course.model.per_level else (None,)
     )
     questions = _questions(run, validation=True)
-    windows = VALIDATION_BATCHES * run.windows
+    windows = max(VALIDATION_BATCHES * run.windows, FEWEST_TO_VALIDATE)
     drawn = [(level, questions.draw(0, windows, level)) for level in levels]
     stages = [(level, batch) for level, batch in drawn if batch is not None]
     if not stages:
@@ -266,11 +270,12 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     # The state is PyTorch's and of the whole process; two fits at once must not share it.
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(course.seed)
-        network = RowNetwork(course.model, course.layout)
+        network = network_of(course.model, course.layout)
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
         network.spread.copy_(_spread(questions, network.spread))
+        questions = replace(questions, shares=_shares(network.spread))
     seconds = None if course.budget.seconds is None else course.budget.seconds / stages
     return Trainer(
         network.to(course.device),
@@ -297,6 +302,12 @@ def _spread(questions: Questions, like: Tensor) -> Tensor:
         spread[level] = torch.where(seen, _root_mean(left[own], drawn.counts[own]), overall)
     # A channel that interpolation gets exactly right still needs a scale to be wrong on.
     return spread.clamp(min=1e-3)
+
+
+def _shares(spread: Tensor) -> Float[np.ndarray, " level"]:
+    """How often each level is asked for: the more, the more interpolation leaves over."""
+    left = spread.square().mean(dim=1).sqrt().double().numpy()
+    return ALIKE / left.size + (1 - ALIKE) * left / left.sum()
 
 
 def _root_mean(squares: Tensor, counts: Tensor) -> Tensor:
@@ -340,12 +351,12 @@ def _note(run: _Run, trainer: Trainer, loss: float, valid: float) -> None:
     )
 
 
-def _complete(run: _Run, levels: list[int | None]) -> list[RowNetwork]:
+def _complete(run: _Run, levels: list[int | None]) -> list[Network]:
     """One network a level: a level without one of its own shares that of the next finer."""
     if not run.course.model.per_level:
         return run.networks
     trained = dict(zip(levels, run.networks, strict=False))
-    complete: list[RowNetwork] = []
+    complete: list[Network] = []
     for level in range(run.course.layout.levels):
         complete.append(trained.get(level) or (complete[-1] if complete else run.networks[0]))
     return complete

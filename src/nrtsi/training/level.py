@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
-from nrtsi.model.rows import RowNetwork
+from nrtsi.model.networks import Network
 from nrtsi.model.tokens import Tokens
 from nrtsi.threads import Ahead, Cores
 from nrtsi.training.acceleration import autocast, fastest
@@ -26,8 +26,6 @@ __all__ = ["Trainer", "loss_of", "under"]
 # Steps that share one drawing of hidden cells: planning is paid for once in so many.
 STEPS_A_DRAW = 16
 
-# Windows that are worth a core of their own.
-FEWEST = 32
 WARM_UP = 20
 
 
@@ -51,7 +49,7 @@ class Trainer:
     the losses and weights that one would come to with all the windows.
     """
 
-    network: RowNetwork
+    network: Network
     questions: Questions
     validation: Batch
     config: TrainConfig
@@ -236,7 +234,7 @@ class Trainer:
 
     def _parts(self, windows: Int[np.ndarray, " window"]) -> list[Int[np.ndarray, " part"]]:
         """The windows divided among the cores, like sizes together and as many tokens for each."""
-        count = min(self._cores.count, max(1, windows.size // FEWEST))
+        count = min(self._cores.count, max(1, windows.size // self.network.windows_a_core))
         valid = self._pool(self.step // STEPS_A_DRAW).tokens.valid
         size = valid[torch.from_numpy(windows)].sum(dim=1).numpy()
         order = np.argsort(size, kind="stable")
@@ -290,7 +288,7 @@ def _closed(tensors: dict[str, Tensor]) -> Batch:
     return Batch(Tokens(obs=int(tensors["obs"]), **named), tensors["truth"], tensors["counts"])
 
 
-def _optimizers(network: RowNetwork, config: TrainConfig) -> list[torch.optim.Optimizer]:
+def _optimizers(network: Network, config: TrainConfig) -> list[torch.optim.Optimizer]:
     matrices = [
         p for name, p in network.named_parameters() if p.ndim == 2 and ".blocks." in f".{name}"
     ]

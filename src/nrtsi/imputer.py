@@ -194,7 +194,8 @@ class NRTSI(Imputer):
         course, self.setting_, self.preset_ = course_of(words, scaled, self.clock_)
         if held is not None:
             _check_validation(held, course)
-        log.info("setting %s, preset %s", self.setting_, self.preset_)
+        network = course.model.network
+        log.info("setting %s, preset %s, network %s", self.setting_, self.preset_, network)
         trained = train(
             course,
             scaled,

@@ -22,6 +22,10 @@ class Network(nn.Module):
     """
 
     spread: Tensor
+    """What interpolation leaves over, by level and channel: the unit of the corrections."""
+
+    trust: Tensor
+    """Share of each correction that is made, by level and channel; found after training."""
 
     windows_a_core = 32
     """Windows that are worth a core of their own."""
@@ -53,6 +57,7 @@ class Network(nn.Module):
             nn.init.zeros_(self.head.mean.weight)
             nn.init.zeros_(self.head.mean.bias)
             self.register_buffer("spread", torch.ones(layout.levels, layout.dims))
+            self.register_buffer("trust", torch.ones(layout.levels, layout.dims))
 
     def _answer(
         self, asked: Float[Tensor, "window target *encoded"], tokens: Tokens
@@ -63,7 +68,8 @@ class Network(nn.Module):
             prediction = self.head(self.norm(asked.to(self.head.mean.weight.dtype)))
         if not self.config.residual:
             return prediction
-        return prediction.moved(tokens.base, self.spread[tokens.level].unsqueeze(1))
+        trust, spread = (by[tokens.level].unsqueeze(1) for by in (self.trust, self.spread))
+        return prediction.trusted(trust).moved(tokens.base, spread)
 
     def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
         """The weights of every plain attention among `readers`, in the order of their use."""

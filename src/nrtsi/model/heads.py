@@ -19,7 +19,7 @@ LARGEST_LOG_SCALE = 0.7
 
 @runtime_checkable
 class Prediction(Protocol):
-    """The one interface that training and inference know; a new head implements these five."""
+    """The one interface that training and inference know; a new head implements these six."""
 
     @property
     def mean(self) -> Float[Tensor, "*batch dim"]:
@@ -30,6 +30,10 @@ class Prediction(Protocol):
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Prediction":
         """The same prediction for `shift + scale × cell`."""
+        ...
+
+    def trusted(self, share: Float[Tensor, "#*batch dim"]) -> "Prediction":
+        """The same with its best guess taken back towards 0, all but a share of it."""
         ...
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
@@ -57,6 +61,10 @@ class Point:
         """The same guess for `shift + scale × cell`."""
         return Point(shift + scale * self.mean)
 
+    def trusted(self, share: Float[Tensor, "#*batch dim"]) -> "Point":
+        """The same guess taken back towards 0."""
+        return Point(share * self.mean)
+
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """The guess, whatever the noise."""
         return self.mean
@@ -82,6 +90,10 @@ class Gaussian:
     ) -> "Gaussian":
         """The same distribution for `shift + scale × cell`."""
         return Gaussian(shift + scale * self.mean, self.log_scale + scale.log())
+
+    def trusted(self, share: Float[Tensor, "#*batch dim"]) -> "Gaussian":
+        """The same distribution about a mean taken back towards 0."""
+        return Gaussian(share * self.mean, self.log_scale)
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Mean plus scaled noise."""

@@ -273,6 +273,8 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
         network = network_of(course.model, course.layout)
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
+        if course.model.residual:
+            network.trust.fill_(1.0)  # that was the finer level's
     elif course.model.residual:
         network.spread.copy_(_spread(questions, network.spread))
         questions = replace(questions, shares=_shares(network.spread))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nrtsi.bench.markdown import conclusion, markdown
+from nrtsi.bench.markdown import conclusion, markdown, summary
 from nrtsi.bench.results import Row
 from nrtsi.bench.tables import Table, open_table
 from nrtsi.config import validated
@@ -76,3 +76,27 @@ def test_nothing_is_concluded_without_a_rival():
 
 def test_a_table_without_results_says_so():
     assert "No results yet." in markdown(open_table("air"), [])
+
+
+def test_long_trainings_are_ranked_among_themselves():
+    words = {
+        f"{kind}-{time}": {"kind": kind, "budget": time}
+        for kind, time in (("nrtsi", "30m"), ("saits", "30m"), ("nrtsi", "2h"))
+    }
+    methods = ["linear", "nrtsi", "saits", *words]
+    table = TABLE.model_copy(update={"methods": methods, "method": words})
+    figures = {"linear": 9.0, "nrtsi": 5.0, "saits": 4.0}
+    figures |= {"nrtsi-30m": 2.0, "saits-30m": 3.0, "nrtsi-2h": 1.0}
+    seconds = {"nrtsi-30m": "1800", "nrtsi-2h": "7200"}
+    rows = [
+        row("easy", name, "l2", str(figure / 100), train_s=seconds.get(name, "60"))
+        for name, figure in figures.items()
+    ]
+    rows[0] = Row(**rows[0].__dict__ | {"versions": "nrtsi 1"})  # it needs no time
+    told = conclusion(table, rows)
+    assert "easy: nrtsi is number 2 of 3, behind saits, with 1.25 times the error" in told
+    assert "easy, 30m each: **nrtsi-30m** is first of 3; saits-30m has 1.50 times" in told
+    assert "easy, 2h each: **nrtsi-2h** is first of 2; linear has 9.00 times" in told
+    (line,) = [line for line in summary([(table, rows)]).splitlines() if "easy" in line]
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[2:6] == ["5.00", "9.00", "saits 4.00", "1.00 (2h)"]

@@ -275,6 +275,18 @@ def test_the_expert_is_the_truth(tmp_path):
     assert {row.value for row in rows if row.metric in ("mse", "mae")} == {"0"}
 
 
+def test_a_long_training_has_a_time_of_its_own_and_is_run_where_it_is_asked_for(tmp_path):
+    words = {"nrtsi-90m": {"kind": "nrtsi", "budget": "90m"}}
+    some = table(methods=["linear", "nrtsi", "nrtsi-90m"], method=words)
+    assert some.usual == ("linear", "nrtsi")
+    asked = plan(tmp_path, some, quick=False, budget=Budget(seconds=60.0))
+    efforts = {name: asked.effort(name) for name in some.methods}
+    assert efforts == {"linear": "", "nrtsi": "budget 60 s", "nrtsi-90m": "budget 5400 s"}
+    rows = run(plan(tmp_path, some, methods=("nrtsi-90m",)))
+    assert {row.method for row in rows} == {"nrtsi-90m"}
+    assert ERROR not in {row.metric for row in rows}
+
+
 def test_rows_of_another_budget_are_not_taken_for_these(tmp_path):
     some = table(methods=["nrtsi", "linear"], method={"nrtsi": {"preset": "tiny"}})
     run(plan(tmp_path, some))

@@ -300,17 +300,18 @@ def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_
     used = []
     init = Questions.__init__
 
-    def noted(self, series, spans, *rest):
+    def noted(self, series, spans, *rest, **named):
         used.append((series, spans))
-        init(self, series, spans, *rest)
+        init(self, series, spans, *rest, **named)
 
     monkeypatch.setattr(Questions, "__init__", noted)
     model = tiny(steps=2, hide="points", unit=1.0).fit(train, validation=other)
-    (validated, held), (learnt, spans) = used
+    (validated, held), *learning = used
     scale = model.fitted_.scaler.scale
     np.testing.assert_array_equal(validated.value, scale(SeriesSet.stack(other)).value)
-    np.testing.assert_array_equal(learnt.value, scale(SeriesSet.stack(train)).value)
-    for found in (held, spans):
+    for learnt, _ in learning:
+        np.testing.assert_array_equal(learnt.value, scale(SeriesSet.stack(train)).value)
+    for found in (held, *(spans for _, spans in learning)):
         np.testing.assert_array_equal(found.begin, np.arange(12) * 30)
         np.testing.assert_array_equal(found.end, np.arange(1, 13) * 30)
 

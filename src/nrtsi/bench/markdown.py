@@ -50,10 +50,14 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
 
 
 def conclusion(table: Table, rows: Sequence[Row]) -> str:
-    """Where nrtsi stands among what was measured, setting by setting, won or lost."""
+    """Where nrtsi stands among what had the same time to train, setting by setting."""
     rows = [row for row in rows if row.table == table.name]
-    places = {setting.name: _place(table, rows, setting) for setting in table.settings}
-    told = [f"- {name}: {place}" for name, place in places.items() if place]
+    told = [
+        f"- {setting.name}{f', {budget} each' if budget else ''}: {place}"
+        for budget in dict.fromkeys(table.budget_of(method) for method in table.methods)
+        for setting in table.settings
+        if (place := _place(table, rows, setting, budget))
+    ]
     if not told:
         return ""
     head = f"By {LABELS[table.metrics[0]].partition(' (')[0]}, among what was measured here"
@@ -94,8 +98,9 @@ def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:
             if table.summarised and (line := _summary_line(table, mine, index))
         ]
         lines += found
-        efforts |= _efforts(mine) if found else set()
-    header = ["squared error", "nrtsi", "linear", "best other", "NRTSI in the paper"]
+        usual = [row for row in mine if row.method in table.usual]
+        efforts |= _efforts(usual) if found else set()
+    header = ["squared error", "nrtsi", "linear", "best other", "nrtsi, longer", "paper's NRTSI"]
     return f"{grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
 
 
@@ -114,13 +119,27 @@ def _summary_line(table: Table, rows: Sequence[Row], index: int) -> list[str] | 
         f"**{ours}**" if scores["nrtsi"] <= others[best] else ours,
         number(scores["linear"] / scale) if "linear" in scores else NONE,
         f"{best} {number(others[best] / scale)}",
+        _longest(table, rows, setting, metric),
         _theirs(printed, metric, index),
     ]
 
 
-def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
+def _longest(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> str:
+    """The figure of the longest training of nrtsi that was made beside the usual one."""
+    scale = table.scale.get(metric, 1.0)
+    found = [
+        (float(row.train_s), f"{number(row.number / scale)} ({table.budget_of(row.method)})")
+        for row in rows
+        if (row.setting, row.metric) == (setting.name, metric)
+        and table.kind_of(row.method) == "nrtsi"
+        and table.budget_of(row.method)
+    ]
+    return max(found)[1] if found else NONE
+
+
+def _place(table: Table, rows: Sequence[Row], setting: Setting, budget: str | None) -> str | None:
     """The place of the best nrtsi in one setting; None where there is nothing to compare."""
-    scores = _ranked(table, rows, setting, table.metrics[0])
+    scores = _ranked(table, rows, setting, table.metrics[0], budget)
     order = sorted(scores, key=lambda name: scores[name])
     ours = [name for name in order if name.startswith("nrtsi")]
     others = [name for name in order if name not in ours]
@@ -140,12 +159,23 @@ def _place(table: Table, rows: Sequence[Row], setting: Setting) -> str | None:
     )
 
 
-def _ranked(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> dict[str, float]:
-    """The mean figure of every method that was scored on all test series; the truth is none."""
+def _ranked(
+    table: Table, rows: Sequence[Row], setting: Setting, metric: str, budget: str | None = None
+) -> dict[str, float]:
+    """The mean figure of every method that was scored on all test series; the truth is none.
+
+    Methods with a time of their own are ranked among those with the same and those that need none.
+    """
     left_out = {EXPERT, *_partly(table, rows)}
+    untrained = {row.method for row in rows if not row.effort}
+    rivals = [
+        method
+        for method in table.methods
+        if table.budget_of(method) == budget or method in untrained
+    ]
     return {
         method: fmean(figures)
-        for method in table.methods
+        for method in rivals
         if method not in left_out and (figures := _figures(rows, setting, method, metric))
     }
 

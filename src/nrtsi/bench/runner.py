@@ -28,6 +28,7 @@ from nrtsi.bench.tasks import Task, data_sets, task_of
 from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
+from nrtsi.frames import duration
 from nrtsi.training.curriculum import Budget
 
 __all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
@@ -70,9 +71,17 @@ class Plan:
             return "quick"
         if not is_trained(self.table.kind_of(method)):
             return ""
-        if self.budget.steps is not None:
-            return f"{self.budget.steps} steps"
-        return f"budget {self.budget.seconds:g} s"
+        budget = self.budget_of(method)
+        if budget.steps is not None:
+            return f"{budget.steps} steps"
+        return f"budget {budget.seconds:g} s"
+
+    def budget_of(self, method: str) -> Budget:
+        """The time a method has to train: its own, or that of all."""
+        if self.quick:
+            return Budget(steps=self.table.quick.steps)
+        own = self.table.budget_of(method)
+        return self.budget if own is None else Budget(seconds=duration(own))
 
 
 def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = None) -> list[Row]:
@@ -132,9 +141,10 @@ def _job(
     clerk = _Clerk(plan, name, seed, revision, data.digest)
     kind, words = plan.table.kind_of(name), dict(plan.table.method.get(name, {}))
     limit = words.pop("series", None)
+    words.pop("budget", None)
     if plan.quick:
         words |= tiny(kind)
-    lesson = _lesson(plan, data, settings[0], listener)
+    lesson = _lesson(plan, data, name, settings[0], listener)
     kept = _checkpoint(plan, lesson, (data.name, name, seed), words, revision)
     method = None
     if kind != EXPERT:
@@ -175,13 +185,15 @@ def _scored(clerk: "_Clerk", method: Method | None, task: Task, setting: Setting
     return [clerk.row(setting, name, f"{value:.6g}", meter) for name, value in figures.items()]
 
 
-def _lesson(plan: Plan, data: Dataset, setting: Setting, listener: Listener | None) -> Lesson:
+def _lesson(
+    plan: Plan, data: Dataset, method: str, setting: Setting, listener: Listener | None
+) -> Lesson:
     return Lesson(
         train=data.train,
         validation=data.validation,
         channels=data.channels,
         masks=plan.table.training_of(setting),
-        budget=Budget(steps=plan.table.quick.steps) if plan.quick else plan.budget,
+        budget=plan.budget_of(method),
         listener=listener,
     )
 

@@ -89,7 +89,8 @@ class Table(_Data):
 
     method: Mapping[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of methods: `kind`, where the name is not that of a kind of method; `series`, the
-    number of test series a slow one is scored on; the rest goes to the method."""
+    number of test series a slow one is scored on; `budget`, of a long training, which is run where
+    it is asked for by name, whatever time the others have; the rest goes to the method."""
 
     paper: tuple[Figures, ...] = ()
 
@@ -123,6 +124,15 @@ class Table(_Data):
     def kind_of(self, method: str) -> str:
         """The kind of a method of the table."""
         return str(self.method.get(method, {}).get("kind", method))
+
+    def budget_of(self, method: str) -> str | None:
+        """The time a method is trained for, where it has one of its own."""
+        return self.method.get(method, {}).get("budget")
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The methods that all have the same time."""
+        return tuple(method for method in self.methods if self.budget_of(method) is None)
 
 
 @cache

@@ -46,7 +46,12 @@ def run(
         Path | None, typer.Option(help="CSV file to add results to; bench-TABLE.csv by default.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Rows to run; all by default.")
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Rows to run; by default all but long trainings, such as nrtsi-30m, which have "
+            "a time of their own.",
+        ),
     ] = None,
     budget: Annotated[
         str | None,
@@ -91,7 +96,7 @@ def run(
     plan = Plan(
         table=opened,
         out=out or _default(table),
-        methods=opened.methods if methods is None else _names(methods),
+        methods=opened.usual if methods is None else _names(methods),
         budget=budget_of(budget or "10m", steps),
         seeds=tuple(dict.fromkeys(seed or (0,))),
         quick=quick,

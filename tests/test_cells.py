@@ -327,6 +327,8 @@ def test_cells_refuse_what_they_cannot_do():
         NRTSI(preset="tiny", steps=1, model={"network": "cells"}).fit(partly(0, dims=1))
     with pytest.raises(ValueError, match="encode_targets must be True for the network 'cells'"):
         ModelConfig(network="cells", encode_targets=False)
+    with pytest.raises(ValueError, match="per_level must be False for the network 'cells'"):
+        ModelConfig(network="cells", per_level=True)
 
 
 @pytest.mark.parametrize(("dims", "windows"), [(2, 42), (11, 7), (100, 4)])

@@ -196,7 +196,7 @@ def test_a_model_of_other_channels_cannot_be_checked(kept):
         (["air", "text.nrtsi", "--results", "r.csv"], "there is no file of results r.csv"),
         (
             ["air", "text.nrtsi", "--method", "saits"],
-            "--method must be one of nrtsi, nrtsi-all, nrtsi-30m for the table air, got 'saits'; choose one",
+            "--method must be one of nrtsi, nrtsi-all, nrtsi-30m for the table air, got 'saits'",
         ),
         (["air"], "Missing argument 'MODEL'"),
     ],

@@ -82,7 +82,7 @@ def same_history(one, two):
     records = [
         pd.DataFrame(model.history_)[["step", "loss", "valid_loss"]] for model in (one, two)
     ]
-    np.testing.assert_allclose(*records, rtol=1e-5)
+    np.testing.assert_allclose(*records, rtol=1e-5, atol=1e-7)
 
 
 def alone(table, steps, **settings):

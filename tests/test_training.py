@@ -267,7 +267,7 @@ def test_a_validation_loss_that_stands_still_lowers_the_rate_and_then_stops():
 
 def test_coarser_levels_start_from_finer_ones():
     model = tiny(steps=0, model={"per_level": True}, max_level=2).fit(waves())
-    first, *others = (n.state_dict() for n in model.fitted_.engine.networks)
+    first, *others = (dict(n.named_parameters()) for n in model.fitted_.engine.networks)
     for other in others:
         assert all(torch.equal(first[name], other[name]) for name in first)
 

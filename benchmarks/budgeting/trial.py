@@ -68,7 +68,8 @@ class Trial:
     ) -> Row:
         """Trains, or goes on with what the checkpoint has, and scores."""
         quick = self.seconds is None
-        ours = Ours(self.seed, **(tiny("nrtsi") if quick else {}) | self.settings)
+        usual = self.table.method.get("nrtsi", {}) | (tiny("nrtsi") if quick else {})
+        ours = Ours(self.seed, **usual | self.settings)
         lesson = Lesson(
             train=data.train,
             validation=data.validation,

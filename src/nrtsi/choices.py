@@ -114,7 +114,8 @@ def _model(
 ) -> ModelConfig:
     """The preset's network for such data, or the one that the caller names, as the words say."""
     given = words if isinstance(words, Mapping) else {}
-    suits = partial and dims > 1 and given.get("encode_targets", True)
+    whole = given.get("encode_targets", True) and not given.get("per_level")
+    suits = partial and dims > 1 and whole
     network = given.get("network", "cells" if suits and preset.cells else "rows")
     usual = preset.cells if network == "cells" and preset.cells else preset.model
     # The paper: one network is enough where rows are partly observed.

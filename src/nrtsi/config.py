@@ -102,6 +102,8 @@ class ModelConfig(_Config):
             raise ValueError(f"time_channels must be at least 4, got {self.time_channels}")
         if self.network == "cells" and not self.encode_targets:
             raise ValueError("encode_targets must be True for the network 'cells', got False")
+        if self.network == "cells" and self.per_level:
+            raise ValueError("per_level must be False for the network 'cells', got True")
         return self
 
 

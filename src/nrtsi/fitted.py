@@ -147,8 +147,7 @@ class Fitted:
     ) -> "Fitted":
         """What `pack` took apart, on `device`."""
         model, schedule = ModelConfig(**record["model"]), ScheduleConfig(**record["schedule"])
-        # Levels stood beside the layout once.
-        layout = Layout.from_dict({"levels": record["levels"]} | record["layout"])
+        layout = Layout.from_dict(record["layout"])
         unique = []
         for index in range(max(record["networks"]) + 1):
             network = network_of(model, layout)

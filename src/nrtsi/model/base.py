@@ -27,6 +27,9 @@ class Network(nn.Module):
     trust: Tensor
     """Share of each correction that is made, by level and channel; found after training."""
 
+    wider: Tensor
+    """What each scale is multiplied by, likewise."""
+
     windows_a_core = 32
     """Windows that are worth a core of their own."""
 
@@ -56,8 +59,8 @@ class Network(nn.Module):
             # The untrained network is linear interpolation.
             nn.init.zeros_(self.head.mean.weight)
             nn.init.zeros_(self.head.mean.bias)
-            self.register_buffer("spread", torch.ones(layout.levels, layout.dims))
-            self.register_buffer("trust", torch.ones(layout.levels, layout.dims))
+            for name in ("spread", "trust", "wider"):
+                self.register_buffer(name, torch.ones(layout.levels, layout.dims))
 
     def _answer(
         self, asked: Float[Tensor, "window target *encoded"], tokens: Tokens
@@ -68,8 +71,9 @@ class Network(nn.Module):
             prediction = self.head(self.norm(asked.to(self.head.mean.weight.dtype)))
         if not self.config.residual:
             return prediction
-        trust, spread = (by[tokens.level].unsqueeze(1) for by in (self.trust, self.spread))
-        return prediction.trusted(trust).moved(tokens.base, spread)
+        buffers = self.trust, self.wider, self.spread
+        trust, wider, spread = (by[tokens.level].unsqueeze(1) for by in buffers)
+        return prediction.trusted(trust, wider).moved(tokens.base, spread)
 
     def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
         """The weights of every plain attention among `readers`, in the order of their use."""

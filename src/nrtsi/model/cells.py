@@ -12,7 +12,7 @@ from nrtsi.model.base import Network, feed_forward, norm
 from nrtsi.model.heads import Prediction
 from nrtsi.model.tokens import Layout, Tokens
 
-__all__ = ["CellNetwork"]
+__all__ = ["MANY", "CellNetwork"]
 
 # Channels that read each other one by one; more of them read summaries, so many.
 MANY, SUMMARIES = 64, 16

@@ -12,9 +12,10 @@ __all__ = ["Gaussian", "GaussianHead", "Point", "PointHead", "Prediction"]
 # Below this a cell that happens to fit exactly dominates the likelihood of a batch.
 SMALLEST_LOG_SCALE = -9.0
 
-# Nothing is much less certain than interpolation. What is drawn is read when the next point is
-# drawn, so that a scale which is too wide here and there would grow from draw to draw.
-LARGEST_LOG_SCALE = 0.7
+# The largest scale: six times what interpolation leaves over on the average, for there are bursts.
+# What is drawn is read when the next point is drawn: a scale without bound, far too wide here and
+# there, would grow from draw to draw.
+LARGEST_LOG_SCALE = 1.8
 
 
 @runtime_checkable
@@ -32,8 +33,10 @@ class Prediction(Protocol):
         """The same prediction for `shift + scale × cell`."""
         ...
 
-    def trusted(self, share: Float[Tensor, "#*batch dim"]) -> "Prediction":
-        """The same with its best guess taken back towards 0, all but a share of it."""
+    def trusted(
+        self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
+    ) -> "Prediction":
+        """The same with a share of its best guess, so many times as wide."""
         ...
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
@@ -61,8 +64,10 @@ class Point:
         """The same guess for `shift + scale × cell`."""
         return Point(shift + scale * self.mean)
 
-    def trusted(self, share: Float[Tensor, "#*batch dim"]) -> "Point":
-        """The same guess taken back towards 0."""
+    def trusted(
+        self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
+    ) -> "Point":
+        """A share of the guess."""
         return Point(share * self.mean)
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
@@ -91,9 +96,11 @@ class Gaussian:
         """The same distribution for `shift + scale × cell`."""
         return Gaussian(shift + scale * self.mean, self.log_scale + scale.log())
 
-    def trusted(self, share: Float[Tensor, "#*batch dim"]) -> "Gaussian":
-        """The same distribution about a mean taken back towards 0."""
-        return Gaussian(share * self.mean, self.log_scale)
+    def trusted(
+        self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
+    ) -> "Gaussian":
+        """The same distribution about a share of its mean, so many times as wide."""
+        return Gaussian(share * self.mean, self.log_scale + wider.log())
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Mean plus scaled noise."""

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Int
 
 from nrtsi.config import ModelConfig
 from nrtsi.model.base import Network
-from nrtsi.model.cells import CellNetwork
+from nrtsi.model.cells import MANY, CellNetwork
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
 from nrtsi.schedule.plan import Step
@@ -46,6 +46,6 @@ def window_bytes(
     inside = 6 * config.width + 2 * config.feed_forward + 8 * config.heads * config.head_size
     gathered = 4 * layout.channels(config) + 24 * layout.dims
     if config.network == "cells":
-        pairs = config.heads * layout.dims * size**2
+        pairs = config.heads * layout.dims * size * (size + min(layout.dims, MANY))
         return size * 4 * (layout.dims * inside + gathered) + 4 * pairs
     return size * 4 * (inside + gathered) + 12 * size**2

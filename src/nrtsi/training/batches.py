@@ -133,6 +133,7 @@ def split(
     """
     length = series.length
     size = int(np.clip(series.rows // 20, 24, longest))
+    size = min(size, max(4, series.rows // 4))
     pieces = -(-length // size)
     piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     first = np.repeat(series.start[:-1], pieces)

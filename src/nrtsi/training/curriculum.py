@@ -26,6 +26,7 @@ from nrtsi.training import checkpoint
 from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
 from nrtsi.training.level import Trainer, under
 from nrtsi.training.ranks import Ranks, join
+from nrtsi.training.trust import settle_trust
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 
@@ -204,6 +205,9 @@ def _train(run: _Run, *, resume: bool) -> Trained:
         failure = error
     if not run.steps_before and run.course.budget.steps != 0:
         log.warning("no training step was made within the budget; give a longer one")
+    if run.course.model.residual:
+        for network, (_, validation) in zip(run.networks, stages, strict=False):
+            settle_trust(network, validation, run.course.train.batch)
     networks = _complete(run, [level for level, _ in stages])
     return Trained(networks, run.history, run.steps_before, run.seconds, interrupted, failure)
 
@@ -273,8 +277,6 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
         network = network_of(course.model, course.layout)
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
-        if course.model.residual:
-            network.trust.fill_(1.0)  # that was the finer level's
     elif course.model.residual:
         network.spread.copy_(_spread(questions, network.spread))
         questions = replace(questions, shares=_shares(network.spread))
@@ -297,13 +299,16 @@ def _spread(questions: Questions, like: Tensor) -> Tensor:
     if drawn is None:
         return spread
     left = (drawn.truth - drawn.tokens.base).square() * drawn.counts
-    overall = _root_mean(left, drawn.counts).clamp(min=1e-3)
+    overall = _root_mean(left, drawn.counts)
     for level in range(like.shape[0]):
         own = drawn.tokens.level == level
         seen = drawn.counts[own].sum(dim=(0, 1)) >= 8
         spread[level] = torch.where(seen, _root_mean(left[own], drawn.counts[own]), overall)
     # A channel that interpolation gets exactly right still needs a scale to be wrong on.
-    return spread.clamp(min=1e-3)
+    counts = drawn.counts
+    middle = (drawn.truth * counts).sum(dim=(0, 1)) / counts.sum(dim=(0, 1)).clamp(min=1)
+    deviation = _root_mean((drawn.truth - middle).square() * counts, counts)
+    return spread.maximum(1e-3 * deviation).clamp(min=1e-9)
 
 
 def _shares(spread: Tensor) -> Float[np.ndarray, " level"]:

@@ -20,7 +20,6 @@ from nrtsi.training.acceleration import autocast, fastest
 from nrtsi.training.batches import Batch, Questions
 from nrtsi.training.muon import Muon
 from nrtsi.training.ranks import Ranks
-from nrtsi.training.trust import trust_in
 
 __all__ = ["Trainer", "loss_of", "under"]
 
@@ -175,10 +174,8 @@ class Trainer:
         return loss / max(1.0, everyones)
 
     def restore_best(self) -> None:
-        """Gives the network the weights of its best validation, and trust as far as they earn."""
+        """Gives the network the weights of its best validation."""
         self.network.load_state_dict(self.best)
-        if self.network.config.residual:
-            self.network.trust.copy_(trust_in(self.network, self.validation, self.config.batch))
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain JSON from which `unpack` goes on as if nothing had happened."""

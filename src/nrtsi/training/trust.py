@@ -1,4 +1,6 @@
-"""How far a trained network's corrections of interpolation can be trusted."""
+"""How far a trained network can be trusted, found on cells that it did not learn from."""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -8,31 +10,95 @@ from torch import Tensor
 from nrtsi.model.networks import Network
 from nrtsi.training.batches import Batch
 
-__all__ = ["trust_in"]
+__all__ = ["settle_trust"]
 
-# Validation cells of a channel that tell its trust from that of the others.
-ENOUGH = 100
+# Cells from which a level and channel is believed as much as what is known of all levels; and all
+# together as much as interpolation.
+FEW = 30.0
+
+# A scale is widened or narrowed by this factor at most.
+WIDEST = 4.0
+
+ByLevel = Float[Tensor, "level dim"]
 
 
-def trust_in(network: Network, validation: Batch, windows: int) -> Float[Tensor, "level dim"]:
-    """The share of its corrections that leaves the least squared error, by level and channel.
+def settle_trust(network: Network, validation: Batch, windows: int) -> None:
+    """Lets the network correct interpolation as far as that helps, and no less sure than it is.
 
-    One is all that a network which has learnt enough is given; one that was trained for too short
-    a time, or on noise, is held back, down to plain interpolation. `windows` are asked at once.
+    The share of its corrections that leaves the least squared error is near one for a network that
+    has learnt enough; one that had too little time or data, or noise to learn, is held back, down
+    to interpolation. Scales are then made to fit what is left over. `windows` are asked at once.
     """
-    agree, size, cells = (torch.zeros_like(network.spread) for _ in range(3))
+    network.trust.fill_(1.0)
+    network.wider.fill_(1.0)
+    found = _found(network, validation, windows)
+    cells = found.cells
+    share = _shrunk(found.agree, found.size, cells, prior=0.0).clamp(0.0, 1.0)
+    # What is left over in units of the scale: (wanted - share × made)², term by term.
+    left = found.wanted - 2 * share * found.both + share.square() * found.made
+    scale = _shrunk(left, cells, cells, prior=1.0).sqrt()
+    network.trust.copy_(share)
+    network.wider.copy_(scale.clamp(1 / WIDEST, WIDEST))
+
+
+@dataclass
+class _Sums:
+    """Sums over the cells of each level and channel; the last three in units of the scale."""
+
+    like: ByLevel
+    cells: ByLevel = field(init=False)
+    agree: ByLevel = field(init=False)
+    size: ByLevel = field(init=False)
+    wanted: ByLevel = field(init=False)
+    both: ByLevel = field(init=False)
+    made: ByLevel = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("cells", "agree", "size", "wanted", "both", "made"):
+            setattr(self, name, torch.zeros_like(self.like, dtype=torch.float64))
+
+    def add(self, batch: Batch, made: Tensor, wanted: Tensor, scale: Tensor) -> None:
+        level, counts = batch.tokens.level, batch.counts
+        sure = scale.square().clamp(min=1e-30)
+        terms = {
+            "cells": torch.ones_like(made),
+            "agree": made * wanted,
+            "size": made.square(),
+            "wanted": wanted.square() / sure,
+            "both": made * wanted / sure,
+            "made": made.square() / sure,
+        }
+        for name, term in terms.items():
+            total = torch.where(counts, term, 0.0).sum(dim=1, dtype=torch.float64)
+            getattr(self, name).index_add_(0, level, total)
+
+
+def _found(network: Network, validation: Batch, windows: int) -> _Sums:
+    sums = _Sums(network.trust)
     network.eval()
     for first in range(0, validation.size, windows):
         some = np.arange(first, min(first + windows, validation.size))
         batch = validation.pick(some).to(network.device)
-        level, counts = batch.tokens.level, batch.counts
         with torch.inference_mode():
-            made = (network(batch.tokens).mean - batch.tokens.base) * counts
-        wanted = (batch.truth - batch.tokens.base) * counts
-        agree.index_add_(0, level, (made * wanted).sum(dim=1))
-        size.index_add_(0, level, made.square().sum(dim=1))
-        cells.index_add_(0, level, counts.sum(dim=1).to(cells.dtype))
-    few = cells < ENOUGH
-    agree = torch.where(few, agree.sum(dim=1, keepdim=True), agree)
-    size = torch.where(few, size.sum(dim=1, keepdim=True), size)
-    return torch.where(size > 0, agree / size.clamp(min=1e-30), 1.0).clamp(0.0, 1.0)
+            prediction = network(batch.tokens)
+            mean = prediction.mean
+            scale = prediction.draw(torch.ones_like(mean)) - mean
+        base = batch.tokens.base
+        sums.add(batch, mean - base, batch.truth - base, scale)
+    return sums
+
+
+def _shrunk(above: ByLevel, below: ByLevel, cells: ByLevel, prior: float) -> ByLevel:
+    """A quotient for each level and channel, taken from more of them where cells are few.
+
+    From all levels of the channel, from all channels, and at last from `prior`.
+    """
+    result = torch.full_like(above[:1, :1], prior)
+    for axes in ((0, 1), (0,), ()):
+        own, under, count = (
+            each.sum(dim=axes, keepdim=True) if axes else each for each in (above, below, cells)
+        )
+        quotient = torch.where(under > 0, own / under.clamp(min=1e-30), result)
+        weight = count / (count + FEW)
+        result = weight * quotient + (1 - weight) * result
+    return result

@@ -25,15 +25,18 @@ ByLevel = Float[Tensor, "level dim"]
 def settle_trust(network: Network, validation: Batch, windows: int) -> None:
     """Lets the network correct interpolation as far as that helps, and no less sure than it is.
 
-    The share of its corrections that leaves the least squared error is near one for a network that
-    has learnt enough; one that had too little time or data, or noise to learn, is held back, down
-    to interpolation. Scales are then made to fit what is left over. `windows` are asked at once.
+    Corrections that lower the squared error are made in full; where a network had too little time or
+    data, or noise to learn, a share of them is made, down to none. Scales are then made to fit what
+    is left over. `windows` are asked at once.
     """
     network.trust.fill_(1.0)
     network.wider.fill_(1.0)
     found = _found(network, validation, windows)
     cells = found.cells
-    share = _shrunk(found.agree, found.size, cells, prior=0.0).clamp(0.0, 1.0)
+    best = _shrunk(found.agree, found.size, cells, prior=0.0)
+    # Half the correction is best where all of it and none of it are as good. Validation cells are
+    # not quite like those that will be asked for: only what does harm there is taken back.
+    share = (2 * best).clamp(0.0, 1.0)
     # What is left over in units of the scale: (wanted - share × made)², term by term.
     left = found.wanted - 2 * share * found.both + share.square() * found.made
     scale = _shrunk(left, cells, cells, prior=1.0).sqrt()

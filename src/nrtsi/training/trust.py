@@ -23,11 +23,11 @@ ByLevel = Float[Tensor, "level dim"]
 
 
 def settle_trust(network: Network, validation: Batch, windows: int) -> None:
-    """Lets the network correct interpolation as far as that helps, and no less sure than it is.
+    """Lets the network correct interpolation as far as that helps, as surely as it may.
 
-    Corrections that lower the squared error are made in full; where a network had too little time or
-    data, or noise to learn, a share of them is made, down to none. Scales are then made to fit what
-    is left over. `windows` are asked at once.
+    Corrections that lower the squared error are made in full; where a network had too little time
+    or data, or noise to learn, a share of them is made, down to none. Scales are then made to fit
+    what is left over. `windows` are asked at once.
     """
     network.trust.fill_(1.0)
     network.wider.fill_(1.0)

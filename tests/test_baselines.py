@@ -1,5 +1,7 @@
 """Laws every baseline obeys, and pandas and closed forms as oracles of each."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,12 +9,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from nrtsi.baselines import BASELINES, KNN, MICE, Backward, Forward, Linear, Mean
+from nrtsi.baselines import (
+    BASELINES,
+    KNN,
+    MICE,
+    Backward,
+    Forward,
+    Kalman,
+    Linear,
+    Mean,
+    Seasonal,
+    Spline,
+)
 from nrtsi.errors import NotFittedError
+from nrtsi.frames import Clock
 from nrtsi.series import SeriesSet
 
 seeds = st.integers(0, 2**32 - 1)
-every = pytest.mark.parametrize("name", list(BASELINES))
+needs_statsmodels = pytest.mark.skipif(
+    find_spec("statsmodels") is None, reason="pip install 'nrtsi[kalman]' for statsmodels"
+)
+marks = {"kalman": needs_statsmodels}
+every = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=marks.get(name, ())) for name in BASELINES]
+)
 
 
 def ragged(seed, missing=0.4, series=5, longest=25, dims=3):
@@ -30,6 +50,7 @@ def ragged(seed, missing=0.4, series=5, longest=25, dims=3):
 
 def fitted(name, series):
     imputer = BASELINES[name]()
+    imputer.clock_ = Clock("datetime", 0, 3.6e12)  # hours; some know what a day is
     imputer.fit_series(series)
     return imputer
 
@@ -205,5 +226,15 @@ def test_tables_learn_from_no_more_rows_than_they_say(imputer, monkeypatch):
 
 
 def test_the_baselines_have_their_names():
-    assert list(BASELINES.values()) == [Linear, Forward, Backward, Mean, KNN, MICE]
-    assert list(BASELINES) == ["linear", "forward", "backward", "mean", "knn", "mice"]
+    expected = {
+        "linear": Linear,
+        "forward": Forward,
+        "backward": Backward,
+        "mean": Mean,
+        "seasonal": Seasonal,
+        "spline": Spline,
+        "kalman": Kalman,
+        "knn": KNN,
+        "mice": MICE,
+    }
+    assert list(BASELINES.items()) == list(expected.items())

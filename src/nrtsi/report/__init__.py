@@ -1,0 +1,31 @@
+"""One page, in one file, that shows what was missing, what was filled in and how well."""
+
+from nrtsi.report.content import (
+    Choice,
+    Coverage,
+    Gap,
+    Refusal,
+    Report,
+    Score,
+    SeriesShown,
+    State,
+    Tally,
+)
+from nrtsi.report.page import check_report, render, write_report
+from nrtsi.report.selection import most_missing
+
+__all__ = [
+    "Choice",
+    "Coverage",
+    "Gap",
+    "Refusal",
+    "Report",
+    "Score",
+    "SeriesShown",
+    "State",
+    "Tally",
+    "check_report",
+    "most_missing",
+    "render",
+    "write_report",
+]

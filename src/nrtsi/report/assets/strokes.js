@@ -1,0 +1,102 @@
+// How the values of a channel are drawn, zoomed out and zoomed in.
+
+// More rows than pixels: from lowest to highest in every column.
+function drawColumns(pen, box, made, y) {
+  pen.fillStyle = theme.band;
+  for (let c = 0; c < made.wide; c++) {
+    const top = y(made.high[2][c]);
+    if (made.filled[c]) pen.fillRect(box.left + c, top, 1, y(made.low[2][c]) - top);
+  }
+  pen.strokeStyle = theme.seen;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (let c = 0; c < made.wide; c++) {
+    if (!made.seen[c]) continue;
+    const at = box.left + c + 0.5;
+    if (c && made.seen[c - 1]) pen.lineTo(at, y(made.high[SEEN][c]));
+    else pen.moveTo(at, y(made.high[SEEN][c]) - 0.5);
+    pen.lineTo(at, y(made.low[SEEN][c]) + 0.5);
+  }
+  pen.stroke();
+  pen.fillStyle = theme.filled;
+  for (let c = 0; c < made.wide; c++) {
+    if (!made.filled[c]) continue;
+    // A few filled cells among many observed ones must not hide them.
+    pen.globalAlpha = 0.3 + (0.7 * made.filled[c]) / (made.filled[c] + made.seen[c]);
+    const top = y(made.high[FILLED][c]);
+    pen.fillRect(box.left + c, top - 0.75, 1, y(made.low[FILLED][c]) - top + 1.5);
+  }
+  pen.globalAlpha = 1;
+}
+
+// Room for every row: lines, and points where they do not touch.
+function drawRows(pen, cells, first, last, x, y, across) {
+  const { value, state } = cells;
+  const at = (i) => x(series.time[i]);
+  const known = (i) => i >= 0 && i < value.length && state[i] <= FILLED && !Number.isNaN(value[i]);
+  pen.fillStyle = theme.band;
+  for (const [start, stop] of runs(state, first, last))
+    drawBand(pen, cells, start, stop, at, y, known);
+  for (const kind of [SEEN, FILLED]) {
+    pen.strokeStyle = kind ? theme.filled : theme.seen;
+    pen.lineWidth = 1.4;
+    pen.setLineDash(kind ? [4, 3] : []);
+    pen.beginPath();
+    for (let i = Math.max(1, first); i < last; i++) {
+      if (!known(i) || !known(i - 1) || (state[i] | state[i - 1]) !== kind) continue;
+      // Dashes start anew with every segment only where there was none before it.
+      if (i === first + 1 || !known(i - 2) || (state[i - 1] | state[i - 2]) !== kind)
+        pen.moveTo(at(i - 1), y(value[i - 1]));
+      pen.lineTo(at(i), y(value[i]));
+    }
+    pen.stroke();
+  }
+  pen.setLineDash([]);
+  const size = Math.min(3, (0.4 * across) / Math.max(1, last - first));
+  for (let i = first; i < last; i++)
+    if (known(i)) drawPoint(pen, at(i), y(value[i]), state[i], size, lonely(i, known));
+}
+
+const lonely = (i, known) => !known(i - 1) && !known(i + 1);
+
+function drawPoint(pen, x, y, kind, size, alone) {
+  if (size < 1 && !alone && !kind) return;
+  pen.beginPath();
+  pen.arc(x, y, Math.max(kind ? 1.6 : 1.2, size), 0, 7);
+  pen.fillStyle = kind ? theme.paper : theme.seen;
+  pen.strokeStyle = theme.filled;
+  pen.fill();
+  if (kind) pen.stroke();
+}
+
+// Stretches of filled rows, as [start, stop).
+function runs(state, first, last) {
+  const out = [];
+  for (let i = first, start = -1; i <= last; i++) {
+    const on = i < last && state[i] === FILLED;
+    if (on && start < 0) start = i;
+    if (!on && start >= 0) {
+      out.push([start, i]);
+      start = -1;
+    }
+  }
+  return out;
+}
+
+// The interval of a stretch, which narrows to nothing at the observed values beside it.
+function drawBand(pen, { value, lower, upper }, start, stop, at, y, known) {
+  const edge = (ends, i) => (i >= start && i < stop ? ends[i] : value[i]);
+  const from = known(start - 1) ? start - 1 : start;
+  const to = known(stop) ? stop + 1 : stop;
+  if (to - from === 1) {
+    pen.fillRect(at(start) - 2, y(upper[start]), 4, y(lower[start]) - y(upper[start]));
+    return;
+  }
+  const has = (i) => !Number.isNaN(edge(lower, i)) && !Number.isNaN(edge(upper, i));
+  const rows = [];
+  for (let i = from; i < to; i++) if (has(i)) rows.push(i);
+  pen.beginPath();
+  for (const i of rows) pen.lineTo(at(i), y(edge(lower, i)));
+  for (const i of rows.reverse()) pen.lineTo(at(i), y(edge(upper, i)));
+  pen.fill();
+}

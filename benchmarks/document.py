@@ -4,7 +4,8 @@
 
 `docs/benchmarks.md` has an introduction, every table with results in `benchmarks/results` and what
 `benchmarks/budgets.py` measured; README has a summary of the tables, between two marks;
-`docs/speed.md` is made of what `benchmarks/speed.py` measured. With `--check` the files are not
+`docs/speed.md` is made of what `benchmarks/speed.py` measured, and `docs/trust.md` has between two
+marks what `benchmarks/trust.py` did. With `--check` the files are not
 written but compared, and the status is 1 where they are not up to date.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from budgeting.page import section
 from budgeting.rows import read as read_budgets
 from speeds.page import page as speed_page
+from trusting.page import table as promises
 
 from nrtsi.bench.markdown import markdown, summary
 from nrtsi.bench.results import read
@@ -45,18 +47,19 @@ def budgets():
     return section(read_budgets(RESULTS / "budgets.csv"), picture if there else None)
 
 
-def readme():
-    text = (ROOT / "README.md").read_text("utf-8")
-    before, rest = text.split(MARKS[0])
+def between_marks(path, made):
+    """The page with what stands between its marks replaced."""
+    before, rest = (ROOT / path).read_text("utf-8").split(MARKS[0])
     _, after = rest.split(MARKS[1])
-    return before + MARKS[0] + summary(list(tables())) + MARKS[1] + after
+    return before + MARKS[0] + made + MARKS[1] + after
 
 
 def main():
     made = {
         ROOT / "docs" / "benchmarks.md": page(),
         ROOT / "docs" / "speed.md": speed_page(RESULTS / "speed.json"),
-        ROOT / "README.md": readme(),
+        ROOT / "README.md": between_marks("README.md", summary(list(tables()))),
+        ROOT / "docs" / "trust.md": between_marks("docs/trust.md", promises(RESULTS / "trust.csv")),
     }
     for path, text in made.items():
         if "--check" not in sys.argv:

@@ -1,3 +1,4 @@
+import csv
 import errno
 import json
 import os
@@ -22,7 +23,7 @@ from nrtsi import cli, reports
 from nrtsi.cli import app
 from nrtsi.errors import TrainingError
 from nrtsi.events import ImputeStep, TrainStep
-from nrtsi.frames import Columns
+from nrtsi.frames import Clock, Columns
 from nrtsi.progress import ProgressBar
 from nrtsi.series import SeriesSet
 
@@ -76,6 +77,9 @@ class Stub:
             guesses=("time: column 'time' (guessed)",),
             series=SeriesSet.stack(np.full((1, 2, 1), np.nan)),
             asked=lambda at, every: None,
+            clock=Clock("datetime", 0, 3600e9),
+            columns=self.columns_,
+            check_beside=lambda names: None,
         )
 
     def fit_panel(self, panel, **options):
@@ -103,6 +107,12 @@ class Stub:
         labels = np.repeat(np.arange(draws), frame.num_rows)
         return pa.concat_tables([filled] * draws).add_column(0, "draw", pa.array(labels))
 
+    def backtest(self, frame, *, listener):
+        return StubBacktest()
+
+    def set_params(self, **words):
+        return self
+
     def save(self, path):
         Path(path).write_text("model")
 
@@ -117,11 +127,18 @@ class Score:
     seconds: float = 1.0
 
 
-class StubEvaluation:
+class StubBacktest:
     methods: ClassVar = {"nrtsi": Score(), "linear": Score(0.5)}
+    guesses: ClassVar = {"nrtsi": None, "linear": None}
     failed: ClassVar = {"knn": "too few rows"}
-    hidden, cells, seen = 10, 100, True
-    guesses = ("time: column 'time' (guessed)",)
+    hidden, cells, clock = 10, 100, Clock("datetime", 0, 3600e9)
+
+    def rows(self):
+        about = {"channel": "x", "gap_from": 2.0, "gap_to": 4.0, "n": 10}
+        return [
+            about | {"method": "nrtsi", "mse": 0.3, "mae": 0.55},
+            about | {"method": "linear", "mse": 0.2, "mae": 0.45},
+        ]
 
     def to_json(self):
         return {"methods": {name: vars(score) for name, score in self.methods.items()}}
@@ -129,17 +146,9 @@ class StubEvaluation:
 
 @pytest.fixture
 def stub(monkeypatch):
-    imputer, evaluation = ModuleType("nrtsi.imputer"), ModuleType("nrtsi.evaluation")
+    imputer = ModuleType("nrtsi.imputer")
     imputer.NRTSI, imputer.load = Stub, lambda path, device: Stub(path=path)
-    evaluation.calls = []
-
-    def evaluate(frame, **options):
-        evaluation.calls.append(options)
-        return StubEvaluation()
-
-    evaluation.evaluate = evaluate
     monkeypatch.setitem(sys.modules, "nrtsi.imputer", imputer)
-    monkeypatch.setitem(sys.modules, "nrtsi.evaluation", evaluation)
     monkeypatch.setattr(Stub, "made", [])
     monkeypatch.setattr(Stub, "fails", None)
     monkeypatch.setattr(Stub, "interrupted", False)
@@ -334,7 +343,7 @@ def test_scores_are_a_table_or_json_alone(stub, data):
     assert result.exit_code == 0, result.output
     for text in ("nrtsi", "linear", "0.25", "failed", "too few rows", "10 of 100 known cells"):
         assert text in result.stdout
-    assert "the model was trained on this data" in result.stdout
+    assert re.search(r"x +4h +10 +0\.55 +0\.45 +linear +0\.45", result.stdout)
     assert result.stdout.endswith("nrtsi was best: 2.0 times lower MSE than linear\n")
     assert result.stderr == "nrtsi: time: column 'time' (guessed)\n"
     record = json.loads(run("evaluate", data, "--json").stdout)
@@ -353,7 +362,7 @@ def test_scores_are_a_table_or_json_alone(stub, data):
 def test_scores_end_with_what_may_help_where_nrtsi_was_not_best(
     stub, data, monkeypatch, options, advice
 ):
-    monkeypatch.setattr(StubEvaluation, "methods", {"nrtsi": Score(), "linear": Score(0.1)})
+    monkeypatch.setattr(StubBacktest, "methods", {"nrtsi": Score(), "linear": Score(0.1)})
     last = run("evaluate", data, *options).stdout.splitlines()[-1]
     assert last == f"linear was best on this data{advice}"
 
@@ -411,8 +420,6 @@ def test_help_says_what_the_defaults_are():
 
 
 def test_settings_that_a_model_would_ignore_are_refused(stub, data, tmp_path):
-    result = run("evaluate", data, "--model", "m", "--on-empty", "skip")
-    assert refused(result, "--on-empty must not be given with --model")
     for option in (["--steps", 3], ["--columns", "x"]):
         for command in (["impute", data, "--out", tmp_path / "o.csv"], ["evaluate", data]):
             result = run(*command, "--model", "m", *option)
@@ -535,7 +542,6 @@ BAD = [
     ("text", "options", "message"),
     [
         ("time,draw\n1,2\n2,\n3,4\n", [], "no column 'draw', which the result adds; rename it"),
-        ("time,x\n1,2\n2,\n3,4\n", ["--preset", "paper"], "has a point head"),
     ],
 )
 def test_what_cannot_be_drawn_is_found_before_training(tmp_path, text, options, message):
@@ -660,10 +666,59 @@ def test_evaluation_scores_every_method(data):
         assert {"mse", "mae"} <= methods[name].keys()
 
 
-def test_evaluation_says_when_the_model_has_seen_the_data(fitted, data):
+def test_a_model_is_scored_on_what_was_set_aside_from_its_own_data(fitted, data):
     result = run("evaluate", data, "--model", fitted)
     assert result.exit_code == 0, result.output
-    assert "the model was trained on this data" in result.stdout
+    assert re.search(r"\d+ of 44 known cells were hidden", result.stdout)
+
+
+def test_intervals_limits_and_where_values_come_from(fitted, data, tmp_path):
+    out, page = tmp_path / "o.csv", tmp_path / "r.html"
+    options = ["--interval", 0.8, "--provenance", "--max-gap", "2h", "--max-width", "x=50,y=50"]
+    result = run("impute", data, "--model", fitted, "--out", out, *options, "--report", page)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [rows[h]["x_source"] for h in (0, 3, 4, 9)] == [
+        "observed",
+        "refused",
+        "refused",
+        "imputed",
+    ]
+    assert (rows[9]["x_gap"], rows[9]["x_method"], rows[3]["x"]) == ("2h", "nrtsi", "")
+    assert float(rows[9]["x_lower"]) <= float(rows[9]["x"]) <= float(rows[9]["x_upper"])
+    assert (rows[0]["x_lower"], rows[0]["x_gap"]) == ("", "")
+    assert "the hole is longer than 2h" in page.read_text()
+
+
+def test_a_report_is_one_page_and_says_how_to_repeat_it(data, tmp_path):
+    page = tmp_path / "r.html"
+    result = run("report", data, "--out", page, *TINY, "--method", "auto")
+    assert result.exit_code == 0, result.output
+    assert page.read_text().startswith("<!doctype html>")
+    assert refused(run("report", data, "--out", tmp_path / "r.pdf"), "must end in .html")
+    assert refused(run("report", data, "--out", page), "exists already")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--interval", 2], "interval must be a probability between 0 and 1, got 2"),
+        (["--max-gap", "soon"], "a duration must be .*got 'soon'"),
+        (["--max-width", "-1"], "max_width must be a positive number"),
+        (["--max-width", "z=1"], "max_width must name columns that are filled, .*got 'z'"),
+        (["--max-width", "x=wide"], "--max-width must hold numbers, got 'wide'"),
+        (["--max-width", "=1"], "--max-width must be names and values, got '=1'"),
+        (["--bounds", "x=3"], "--bounds must be LOWER:UPPER for each column, got '3'"),
+        (["--bounds", "x=a:"], "--bounds must hold numbers, got 'a'"),
+        (["--bounds", "z=0:"], "bounds must be of columns that are imputed, got 'z'"),
+        (["--method", "magic"], "method must be nrtsi, auto or one of"),
+    ],
+)
+def test_wishes_that_cannot_be_met_are_refused_before_training(data, tmp_path, options, message):
+    out = tmp_path / "o.csv"
+    result = run("--quiet", "impute", data, "--out", out, "--budget", "1h", *options)
+    assert refused(result, message)
+    assert not out.exists()
 
 
 def test_a_damaged_or_foreign_model_is_refused(fitted, data, tmp_path):
@@ -725,6 +780,7 @@ def test_the_demo_writes_its_files_and_ends_with_the_line_to_type(tmp_path):
     assert (tmp_path / "demo" / "weather.png").stat().st_size > 10_000
     assert "nan" not in (tmp_path / "demo" / "weather_filled.csv").read_text()
     assert "linear" in result.stdout
+    assert (tmp_path / "demo" / "weather_report.html").stat().st_size > 50_000
     assert result.stdout.rstrip().endswith("nrtsi impute your.csv --out filled.csv")
     assert refused(run("demo", "--out", tmp_path / "demo"), "exists already; add --overwrite")
 
@@ -732,13 +788,13 @@ def test_the_demo_writes_its_files_and_ends_with_the_line_to_type(tmp_path):
 def test_the_demo_prints_what_it_made(tmp_path, monkeypatch):
     from nrtsi import demo  # imports PyTorch
 
-    made = demo.Demo(Path("a.csv"), Path("a.png"), 428, 4320, StubEvaluation())
+    made = demo.Demo(Path("a.csv"), Path("a.png"), Path("a.html"), 428, 4320, StubBacktest())
     monkeypatch.setattr(demo, "run_demo", lambda folder, **options: made)
     result = run("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     lines = result.stdout.split("\n")
     assert lines[0] == "filled   428 of 4,320 cells of a weather station's data"
-    assert lines[1:3] == ["wrote    a.csv", "wrote    a.png"]
+    assert lines[1:4] == ["wrote    a.csv", "wrote    a.png", "wrote    a.html"]
     assert result.stdout.rstrip().endswith("nrtsi impute your.csv --out filled.csv")
 
 

@@ -52,8 +52,8 @@ def refused(result, message):
 
 
 WITH_MODEL = {
-    "series": ["series", "--series", 1, "--draws", 3],
-    "series without a band": ["series", "--column", "y", "--draws", 0],
+    "series": ["series", "--series", 1, "--interval", 0.5],
+    "series without a band": ["series", "--column", "y", "--interval", 0],
     "procedure": ["procedure", "--plane", "--panels", 3],
     "procedure over time": ["procedure", "--column", "y"],
     "draws": ["draws", "--draws", 2, "--plane", "--column", "y", "--column", "x"],
@@ -90,13 +90,12 @@ def test_gaps_can_train_a_model_of_its_own(made, tmp_path):
     result = run("gaps", made / "data.csv", "--out", out, *small)
     assert result.exit_code == 0, result.output
     assert re.search(r"wrote .*a\.png: \d+ hidden cells", result.stdout)
-    assert "flattering" not in result.stderr
 
 
-def test_gaps_says_that_a_model_has_seen_the_data(made, tmp_path):
+def test_gaps_tries_a_model_on_what_was_set_aside(made, tmp_path):
     out = tmp_path / "a.png"
     result = run("gaps", made / "data.csv", "--model", made / "model.nrtsi", "--out", out)
-    assert "nrtsi: the model was trained on this data" in result.stderr
+    assert re.search(r"wrote .*a\.png: \d+ hidden cells", result.stdout), result.output
 
 
 def test_quiet_is_quiet(made, tmp_path):
@@ -138,10 +137,10 @@ def test_a_mistake_is_told_in_one_line(made, tmp_path, name):
 
 
 @pytest.mark.parametrize("command", ["series", "draws"])
-def test_a_point_head_is_refused(made, tmp_path, command):
+def test_a_point_head_is_drawn_with_the_errors_it_made(made, tmp_path, command):
     out = ["--out", tmp_path / "a.png", "--quiet"]
     result = run(command, made / "data.csv", "--model", made / "point.nrtsi", *out)
-    assert refused(result, "got one with a point head; fit one with a preset other than 'paper'")
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("command", ["procedure", "attention"])

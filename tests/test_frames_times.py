@@ -75,6 +75,46 @@ def test_a_damaged_clock_is_refused(record):
         Clock.from_json(record)
 
 
+@given(st.integers(1, 10**6), st.sampled_from([1e9, 60e9, float(HOUR)]))
+@settings(max_examples=25)
+def test_a_length_is_the_same_in_units_and_in_words_and_as_a_duration(steps, unit):
+    clock = Clock("datetime", 0, unit)
+    assert clock.length_of(clock.words(float(steps)), "max_gap") == pytest.approx(steps)
+    assert clock.length_of(steps, "max_gap") == clock.length_of(str(steps), "max_gap") == steps
+    length = clock.lengths(np.array([float(steps)]))[0]
+    assert length == np.timedelta64(int(steps * unit), "ns")
+
+
+def test_lengths_are_those_of_the_caller_and_none_where_they_are_endless():
+    units = np.array([0.0, 1.5, np.nan, np.inf, 1e9])
+    hours = Clock("datetime", 0, float(HOUR)).lengths(units)
+    assert hours.dtype == np.dtype("timedelta64[ns]")
+    assert hours[:2].tolist() == [0, 90 * 60 * 10**9]
+    assert np.isnat(hours[2:]).all()
+    np.testing.assert_array_equal(
+        Clock("number", 0, 2.0).lengths(units), [0.0, 3.0, np.nan, np.inf, 2e9]
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "units", "words"),
+    [(HOUR, np.inf, "any"), (HOUR, 24.0, "1d"), (HOUR, 25.0, "25h"), (HOUR, 1 / 3600, "1s"),
+     (1e9, 0.25, "250ms"), (1e3, 1.0, "1us"), (1.0, 1.0, "1ns")],
+)  # fmt: skip
+def test_a_length_in_words_has_the_largest_unit_that_divides_it(unit, units, words):
+    assert Clock("datetime", 0, float(unit)).words(units) == words
+
+
+def test_a_length_of_plain_numbers_in_words_is_in_the_callers_measure():
+    clock = Clock("number", 0, 0.5)
+    assert (clock.words(3.0), clock.words(np.inf)) == ("1.5", "any")
+    assert clock.length_of("3", "max_gap") == 3.0
+    with pytest.raises(InputError, match="max_gap must be a number of steps where times are"):
+        clock.length_of("3h", "max_gap")
+    with pytest.raises(InputError, match=r"max_gap must be a positive number of steps, .*got -3"):
+        clock.length_of(-3, "max_gap")
+
+
 def test_periods_are_those_longer_than_two_units():
     assert Clock("datetime", 0, float(HOUR)).periods() == (24.0, 168.0, 8765.82)
     assert Clock("datetime", 0, 24.0 * HOUR).periods() == (7.0, 365.2425)

@@ -184,7 +184,7 @@ def test_draws_differ_at_missing_cells_only_and_a_seed_repeats_them(model):
 
 def test_quantiles_ascend_and_meet_at_observed_cells(model):
     frame = hourly()
-    bands = model.quantiles(frame, levels=(0.1, 0.5, 0.9), draws=20)
+    bands = model.quantiles(frame, levels=(0.1, 0.5, 0.9))
     assert sorted(set(bands["quantile"])) == [0.1, 0.5, 0.9]
     low, middle, high = bands["b"].to_numpy().reshape(3, 80)
     gone = frame["b"].isna().to_numpy()
@@ -488,10 +488,17 @@ def test_partly_observed_rows_are_refused_by_a_model_of_whole_rows():
         fitted.impute(hourly())
 
 
-def test_a_point_head_cannot_draw():
-    fitted = NRTSI(**TINY, model={"head": "point"}).fit(hourly())
+def test_a_point_head_cannot_draw_point_after_point():
+    fitted = NRTSI(**TINY, model={"head": "point"}, setting="stochastic").fit(hourly(whole=True))
     with pytest.raises(InputError, match="this model has a point head"):
-        fitted.sample(hourly())
+        fitted.sample(hourly(whole=True))
+
+
+def test_a_point_head_draws_by_the_errors_it_made_on_what_was_set_aside():
+    drawn = NRTSI(**TINY, model={"head": "point"}).fit(hourly()).sample(hourly(), draws=2)
+    gone = hourly()["a"].isna().to_numpy()
+    first, second = drawn["a"].to_numpy().reshape(2, -1)
+    assert (first[gone] != second[gone]).all()
 
 
 @pytest.mark.parametrize(("words", "message"), [({"draws": 0}, "draws must be at least 1, got 0")])

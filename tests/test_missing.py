@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nrtsi.calibration import Aside
 from nrtsi.errors import InputError
 from nrtsi.missing import Hiding, blocks, own, points, rows_fail_together
 from nrtsi.missing.patterns import Gaps
@@ -328,3 +329,21 @@ def test_block_lengths_out_of_order_are_refused(length):
 def test_donors_with_other_channels_are_refused():
     with pytest.raises(InputError, match="donors must have 2 channels, got 3"):
         own(complete(dims=2), np.random.default_rng(0), complete(dims=3))
+
+
+@given(seeds)
+def test_what_fails_at_a_time_of_day_is_hidden_at_that_time_of_day(seed):
+    """Every night from two to four is missing; so it is on other days, and at no other time."""
+    time = np.arange(24 * 30)
+    value = np.where((time % 24 >= 2) & (time % 24 < 5) & (time < 24 * 20), np.nan, 1.0)
+    series = SeriesSet.stack(value[None, :, None])
+    hidden = own(series, np.random.default_rng(seed), series, day=24.0)
+    hours = time[hidden[:, 0]] % 24
+    assert set(hours) <= {2, 3, 4}
+
+
+def test_cells_are_set_aside_where_every_day_fails_at_the_same_time():
+    time = np.arange(24 * 30)
+    series = SeriesSet.stack(np.where(time % 24 < 3, np.nan, 1.0)[None, :, None])
+    aside = Aside.of(series, "own", whole_rows=False, seed=0, day=24.0)
+    assert aside.hidden.sum() > 50

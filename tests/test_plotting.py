@@ -2,6 +2,7 @@
 
 import math
 import sys
+from copy import copy
 from functools import cache
 from itertools import pairwise
 
@@ -15,7 +16,6 @@ from hypothesis.extra import numpy as npst
 
 from nrtsi import NRTSI
 from nrtsi.errors import InputError
-from nrtsi.evaluation import evaluate
 from nrtsi.frames import Columns
 from nrtsi.model.attention import SetAttention
 from nrtsi.model.tokens import Scene, tokens
@@ -153,26 +153,24 @@ def test_what_is_missing_still_is_not_drawn_as_zero():
     np.testing.assert_array_equal(np.isnan(picture.value), ~picture.one.series.observed)
 
 
-def test_a_filling_shows_what_impute_gives_and_quantiles_of_the_draws(
-    tmp_path, model, frame, monkeypatch
-):
+def test_a_filling_shows_what_impute_gives_and_its_interval(tmp_path, model, frame, monkeypatch):
     seen = []
     monkeypatch.setattr(
         "nrtsi.plotting.series._figure", lambda *all: seen.append(all) or _figure(*all)
     )
-    plot_filling(tmp_path / "a.png", model, frame, series=1, draws=5)
+    plot_filling(tmp_path / "a.png", model, frame, series=1)
     picture = seen[0][0]
     rows = slice(40, 80)
-    filled, bounds = model.impute(frame), model.quantiles(frame, levels=(0.05, 0.95), draws=5)
-    low, high = bounds.slice(0, 80), bounds.slice(80, 80)
+    filled = model.impute(frame, interval=0.9)
     for dim, name in enumerate(("x", "y")):
-        for drawn_value, table in zip(
-            (picture.value, *picture.band), (filled, low, high), strict=True
-        ):
-            np.testing.assert_allclose(
-                drawn_value[:, dim], table[name].to_numpy()[rows], atol=1e-5
-            )
-    plot_filling(tmp_path / "b.png", model, frame, draws=0)
+        value = filled[name].to_numpy()[rows]
+        np.testing.assert_allclose(picture.value[:, dim], value, atol=1e-5)
+        gone = ~picture.one.series.observed[:, dim]
+        for end, side in zip(picture.band, ("lower", "upper"), strict=True):
+            told = filled[f"{name}_{side}"].to_numpy()[rows]
+            np.testing.assert_allclose(end[gone, dim], told[gone], atol=1e-5)
+            np.testing.assert_array_equal(end[~gone, dim], value[~gone])
+    plot_filling(tmp_path / "b.png", model, frame, interval=None)
     assert seen[1][0].band is None
 
 
@@ -391,22 +389,25 @@ def test_distances_are_those_of_each_channel_alone(seed):
 
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("hide", ["points", "own"])
-def test_errors_by_gap_recombine_to_what_evaluate_says(partial, hide):
+def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, hide):
     frame, model = fitted_once("partial" if partial else "regular", partial=partial)
-    errors = gap_errors(frame, model=model, hide=hide, seed=3)
-    whole = evaluate(
-        frame, model=model, hide=hide, seed=3, baselines=("linear", "forward", "mean")
-    )
+    model = copy(model).set_params(hide=hide, seed=3)
+    errors = gap_errors(frame, model=model)
+    whole = model.backtest(frame, baselines=("linear", "forward", "mean"))
     assert errors.cells.sum() == whole.hidden
     assert list(errors.mse) == list(whole.methods)
     for name, score in whole.methods.items():
         assert errors.overall(name) == pytest.approx(score.mse, rel=1e-9)
-    assert errors.seen
     assert errors.whole
 
 
+def test_settings_beside_a_model_are_refused(model, frame):
+    with pytest.raises(InputError, match="budget must not be given with a model"):
+        gap_errors(frame, model=model, budget="1s")
+
+
 def test_a_bucket_holds_distances_up_to_its_power_of_two(model, frame):
-    errors = gap_errors(frame, model=model, seed=1, baselines=())
+    errors = gap_errors(frame, model=model, baselines=())
     assert (np.diff(errors.bucket) > 0).all()
     series = model.open(frame).series
     rows = np.flatnonzero(~series.observed.any(axis=1))
@@ -419,7 +420,6 @@ def test_the_picture_of_gaps_fits_a_model_where_none_is_given(tmp_path, frame):
     errors = plot_gaps(path, frame, **TINY, baselines=("linear",))
     assert size(path) == [1200, 700]
     assert list(errors.mse) == ["nrtsi", "linear"]
-    assert not errors.seen
 
 
 # Mistakes ----------------------------------------------------------------------------------------
@@ -485,12 +485,9 @@ def test_numbers_of_draws_and_panels_have_a_least(tmp_path, model, frame):
         plot_procedure(tmp_path / "a.png", model, frame, panels=1)
 
 
-def test_a_point_head_draws_nothing(tmp_path, frame):
-    model = fitted("regular", frame, model={"head": "point"})
-    for draw in (plot_draws, plot_filling):
-        with pytest.raises(InputError, match="got one with a point head; fit one with a preset"):
-            draw(tmp_path / "a.png", model, frame)
-    plot_filling(tmp_path / "a.png", model, frame, draws=0)
+def test_the_band_is_that_of_a_probability(tmp_path, model, frame):
+    with pytest.raises(InputError, match="interval must be a probability between 0 and 1, got 2"):
+        plot_filling(tmp_path / "a.png", model, frame, interval=2)
 
 
 @pytest.mark.parametrize(

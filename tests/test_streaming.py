@@ -26,6 +26,7 @@ from nrtsi.streaming.reading import read_parts
 from nrtsi.streaming.sources import BYTES, in_parts, parts_of, sources_of
 from nrtsi.streaming.training import sample
 from nrtsi.streaming.work import work_folder
+from nrtsi.wishes import Wishes
 from tests.strategies import seeds
 
 COLUMNS = 5  # of `table`
@@ -1064,3 +1065,19 @@ def test_memory_does_not_grow_with_the_data(model, tmp_path):
 
     small, large = peak(2), peak(32)  # 4 parts, then 64
     assert large < 1.1 * small
+
+
+# What is not to be filled -----------------------------------------------------------------------
+
+
+def test_a_hole_that_is_too_long_stays_over_all_its_parts(model, tmp_path):
+    whole = hollow(table(600, series=2, seed=3), np.arange(121, 481, 2))
+    path, target = write(tmp_path / "in.parquet", whole), tmp_path / "out.parquet"
+    done = impute_files(model, path, target, memory=memory(60), wishes=Wishes(max_gap=100))
+    assert done.parts >= 8
+    left = np.asarray(read(target)["x"].is_null()) | np.isnan(read(target)["x"].to_numpy())
+    assert left[121:481:2].all()
+    at_once = model.impute(whole, max_gap=100)["x"].to_numpy()
+    np.testing.assert_array_equal(left, np.isnan(at_once))
+    with pytest.raises(InputError, match="max_gap must be"):
+        impute_files(model, path, tmp_path / "other.parquet", wishes=Wishes(max_gap=0))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         TrainingError,
     )
     from nrtsi.imputer import NRTSI, impute, load
+    from nrtsi.pooling import Pooled, pool
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,8 @@ _HOME = {
     "NRTSI": "imputer",
     "impute": "imputer",
     "load": "imputer",
+    "pool": "pooling",
+    "Pooled": "pooling",
     "CheckpointError": "errors",
     "InputError": "errors",
     "NotFittedError": "errors",
@@ -34,6 +37,8 @@ __all__ = [
     "NRTSI",
     "impute",
     "load",
+    "pool",
+    "Pooled",
     "CheckpointError",
     "InputError",
     "NotFittedError",

@@ -8,14 +8,16 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nrtsi.commands import bench, data, plot, stream
+from nrtsi.commands.page import Page
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.launch import launch
 from nrtsi.options import (
+    Asking,
     Data,
     Json,
     Model,
@@ -27,10 +29,20 @@ from nrtsi.options import (
     Verbose,
     Version,
     Voice,
+    Wanted,
     prepared,
 )
 from nrtsi.progress import ProgressBar
-from nrtsi.reports import absent_rows, count, imputed, plain, print_scores, shape, work
+from nrtsi.reports import (
+    absent_rows,
+    count,
+    imputed,
+    plain,
+    print_gaps,
+    print_scores,
+    shape,
+    work,
+)
 
 if TYPE_CHECKING:
     from nrtsi.files import Table
@@ -145,12 +157,10 @@ def impute(
     settings: Settings,
     voice: Voice,
     sitting: stream.Sitting,
+    asking: Asking,
     model: Model = None,
-    at: Annotated[
-        Path | None, typer.Option(help="File of the times at which values are wanted.")
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Values at this spacing, such as 15min.")
+    report: Annotated[
+        Path | None, typer.Option(help="Page to write beside it, .html: what was done, how well.")
     ] = None,
 ) -> None:
     """Fill the missing values of DATA, by a model or by training on DATA itself."""
@@ -158,38 +168,89 @@ def impute(
     from nrtsi.files import check_output, read_table, write_table
     from nrtsi.streaming.sources import in_parts
     from nrtsi.streaming.work import memory_for
+    from nrtsi.wishes import Wishes
 
     do_without_pandas()
-    if at is not None and every is not None:
-        raise InputError("--at and --every must not both be given; leave one of them out")
+    wishes = Wishes(**asking.given())
     memory = memory_for(sitting.memory, out, resume=sitting.resume)
     if in_parts(data, out, memory):
-        stream.refuse_in_parts(data, at=at, every=every)
-        stream.impute_in_parts(_any_model(model, settings), model, data, out, sitting, voice)
+        stream.refuse_in_parts(data, report=report, **asking.of_all_data())
+        imputer = _any_model(model, settings)
+        stream.impute_in_parts(imputer, wishes, model, data, out, sitting, voice)
         return
     stream.refuse_whole(data, out, sitting, voice)
-    overwrite = sitting.overwrite
-    check_output(out, overwrite=overwrite)
-    table, asked = read_table(data), None if at is None else read_table(at).typed
-    whole, began = at is None and every is None, time.monotonic()
+    check_output(out, overwrite=sitting.overwrite)
+    page = None if report is None else Page(report, data, overwrite=sitting.overwrite)
+    at = None if asking.at is None else read_table(asking.at).typed
+    table, began = read_table(data), time.monotonic()
     imputer, panel = _model(model, settings, table, voice)
     imputer.memory = memory
+    whole = asking.at is None and asking.every is None
     if panel is not None and whole and (remark := absent_rows(panel)) is not None:
         voice.say(remark)
-    if panel is not None and whole and panel.series.observed.all():
-        write_table(out, table, overwrite=overwrite)
+    plain = wishes.only_values and page is None
+    if panel is not None and whole and panel.series.observed.all() and plain:
+        write_table(out, table, overwrite=sitting.overwrite)
         voice.report(f"wrote {out}: nothing was missing")
         return
-    with ProgressBar(quiet=voice.quiet) as listener:
-        if panel is not None:
-            panel.asked(asked, every)  # a mistake in these is found now, not after the training
-            imputer.fit_panel(panel, listener=listener)
-        filled = imputer.impute(table.typed, at=asked, every=every, listener=listener)
+    filled = _filled(imputer, panel, table, asking, at, page, voice)
     result = table.fill(filled) if whole else table.without_text(filled)
-    write_table(out, result, overwrite=overwrite)
+    write_table(out, result, overwrite=sitting.overwrite)
     at_times = f"{count(filled.num_rows, 'row')} at the times asked for"
     done = imputed(imputer, table, filled) if whole else at_times
     voice.report(f"wrote {out}: {done}{work(imputer, model, began)}")
+    if page is not None:
+        voice.report(f"wrote {page.path}")
+
+
+def _filled(
+    imputer: "NRTSI",
+    panel: "Panel | None",
+    table: "Table",
+    asking: Asking,
+    at: Any,
+    page: Page | None,
+    voice: Voice,
+) -> Any:
+    """The table filled as it is asked for, by a model that is fitted on `panel` first."""
+    from nrtsi.wishes import Wishes
+
+    wishes = asking.given()
+    with ProgressBar(quiet=voice.quiet) as listener:
+        if panel is not None:
+            # A mistake in these is found now, not after the training.
+            panel.asked(at, asking.every)
+            Wishes(**wishes).check(panel)
+            imputer.fit_panel(panel, listener=listener)
+        if page is not None:
+            page.write(imputer, table.typed, Wishes(**wishes), listener)
+        return imputer.impute(table.typed, at=at, every=asking.every, listener=listener, **wishes)
+
+
+@app.command()
+@prepared
+def report(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Page to write, such as report.html.")],
+    settings: Settings,
+    asking: Wanted,
+    voice: Voice,
+    model: Model = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a page on DATA: what is missing, how it would be filled, and how well."""
+    from nrtsi.files import read_table
+    from nrtsi.wishes import Wishes
+
+    page, wishes = Page(out, data, overwrite=overwrite), Wishes(**asking.given())
+    table, began = read_table(data), time.monotonic()
+    imputer, panel = _model(model, settings, table, voice)
+    with ProgressBar(quiet=voice.quiet) as listener:
+        if panel is not None:
+            wishes.check(panel)
+            imputer.fit_panel(panel, listener=listener)
+        page.write(imputer, table.typed, wishes, listener)
+    voice.report(f"wrote {out}: {shape(imputer, table)}{work(imputer, model, began)}")
 
 
 @app.command()
@@ -208,7 +269,7 @@ def sample(
 
     check_output(out, overwrite=overwrite)
     table, began = read_table(data), time.monotonic()
-    _check_drawable(table, settings)
+    _check_drawable(table)
     imputer, panel = _model(model, settings, table, voice)
     with ProgressBar(quiet=voice.quiet) as listener:
         if panel is not None:
@@ -229,24 +290,22 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Hide known values of DATA and print how well each method finds them again."""
-    from nrtsi.evaluation import evaluate as score
     from nrtsi.files import read_table
 
-    given, trained = settings.given(), None
     table = read_table(data)
-    if model is not None:
-        trained = _loaded(model, settings, "seed", "device", "hide")
-        given.pop("device", None)
+    if model is None:
+        imputer, _ = _new_model(settings, table, voice)
+    else:
+        imputer = _loaded(model, settings, "seed", "device", "hide", "on_empty")
     with ProgressBar(quiet=voice.quiet) as listener:
-        evaluation = score(table.typed, model=trained, listener=listener, **given)
-    for guess in evaluation.guesses:
-        voice.say(guess)
+        trial = imputer.backtest(table.typed, listener=listener)
     if as_json:
-        typer.echo(json.dumps(evaluation.to_json(), indent=2))
+        typer.echo(json.dumps(trial.to_json(), indent=2))
     else:
         steps = f"more --steps ({settings.steps})" if settings.steps else None
         longer = steps or f"a longer --budget ({settings.budget or '60s'})"
-        print_scores(evaluation, None if trained else longer)
+        print_gaps(trial)
+        print_scores(trial, None if model else longer)
 
 
 @app.command()
@@ -278,7 +337,7 @@ def demo(
     budget: Annotated[str, typer.Option(metavar="TIME", help="Time of each training.")] = "45s",
     overwrite: Overwrite = False,
 ) -> None:
-    """Fill a small weather file that comes with nrtsi, and show how good the filling is."""
+    """Fill a small weather file that comes with nrtsi, and report on how good that is."""
     from nrtsi.demo import run_demo
     from nrtsi.frames import duration
 
@@ -288,8 +347,9 @@ def demo(
     typer.echo(
         f"filled   {result.missing:,} of {result.cells:,} cells of a weather station's data"
     )
-    typer.echo(f"wrote    {result.filled}\nwrote    {result.picture}")
-    print_scores(result.evaluation, f"a longer --budget ({budget})")
+    for path in (result.filled, result.picture, result.page):
+        typer.echo(f"wrote    {path}")
+    print_scores(result.backtest, f"a longer --budget ({budget})")
     typer.echo("\nNow your own file:\n\n  nrtsi impute your.csv --out filled.csv\n")
 
 
@@ -314,18 +374,10 @@ def _check_model_output(out: Path, checkpoint: Path, *, resume: bool, overwrite:
     check_writable(out, overwrite=overwrite or (resume and checkpoint.exists()))
 
 
-def _check_drawable(table: "Table", settings: Settings) -> None:
+def _check_drawable(table: "Table") -> None:
     """Finds out before training what would keep `sample` from its result afterwards."""
-    from nrtsi.config import PRESETS
-
     if "draw" in table.typed.column_names:
         raise InputError("data must have no column 'draw', which the result adds; rename it")
-    preset = PRESETS.get(settings.preset or "")
-    if preset is not None and preset.model.head == "point":
-        raise InputError(
-            f"--preset {settings.preset} has a point head and knows no uncertainty; "
-            f"choose another to draw"
-        )
 
 
 def _new_model(settings: Settings, table: "Table", voice: Voice) -> "tuple[NRTSI, Panel]":
@@ -367,7 +419,7 @@ def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":
     settings.refuse_all_but(*allowed, because="with --model, which has its own")
     if settings.on_empty not in (None, "error", "skip"):
         raise InputError(f"--on-empty must be error or skip, got {settings.on_empty!r}; mend it")
-    words = {name: getattr(settings, name) for name in ("seed", "on_empty")}
+    words = {name: getattr(settings, name) for name in ("seed", "hide", "on_empty")}
     given = {name: word for name, word in words.items() if word is not None}
     model = load(path, device=settings.device or "auto")
     return model.set_params(**given) if given else model

@@ -17,6 +17,7 @@ import pyarrow.parquet
 
 from nrtsi.atomic import atomic, check_writable
 from nrtsi.errors import InputError
+from nrtsi.frames import in_words
 
 __all__ = [
     "MISSING",
@@ -72,18 +73,30 @@ class Table:
     """What stands before the decimals of a number, where the table is written as CSV."""
 
     def fill(self, filled: Any) -> "Table":
-        """This table with its missing cells as in `filled`, a `pyarrow.Table` of the same shape.
+        """This table with its missing cells as in `filled`, a `pyarrow.Table` of the same rows.
 
         Every cell that was there keeps its text ("1.50" stays "1.50"). The text of a new cell has
-        two decimals more than the known cells of its column.
+        two decimals more than the known cells of its column; so have the cells of columns that
+        `filled` adds and that are named after one, such as `x_lower` after `x`.
         """
         if self.text is None:
             return replace(self, typed=filled)
-        columns = [
-            _fill_text(self.text[name], self.typed[name], filled[name], self.decimal)
+        columns = {
+            name: _fill_text(self.text[name], self.typed[name], filled[name], self.decimal)
             for name in self.text.column_names
-        ]
-        return replace(self, typed=filled, text=pa.table(columns, self.text.column_names))
+        }
+        for name in filled.column_names[len(columns) :]:
+            columns[name] = self._added_text(name, filled[name])
+        return replace(self, typed=filled, text=pa.table(columns))
+
+    def _added_text(self, name: str, column: Any) -> Any:
+        """The text of a column that is not in the file."""
+        after = name.rpartition("_")[0]
+        if self.text is not None and after in self.text.column_names:
+            known = self.text[after].filter(pc.invert(missing_cells(self.typed[after])))
+            if pa.types.is_floating(column.type):
+                column = _rounded(column, known, self.decimal)
+        return _as_text(column, self.decimal)
 
     def stack(self, filled: Any) -> "Table":
         """This table several times, one below the other, with its missing cells as in `filled`.
@@ -359,6 +372,8 @@ def _as_text(column: Any, decimal: str = ".") -> Any:
         column = column.cast(kind.value_type)
     elif pa.types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+    if pa.types.is_duration(kind):
+        return pa.array([_duration(each) for each in column.cast(pa.int64())], pa.string())
     text = pc.cast(column, pa.string())
     if pa.types.is_floating(kind) and decimal != ".":
         text = pc.replace_substring(text, ".", decimal)
@@ -366,6 +381,11 @@ def _as_text(column: Any, decimal: str = ".") -> Any:
         # Whole seconds need no zeros after the point, whatever unit they are stored in.
         text = pc.replace_substring_regex(text, r"\.0+(Z|[+-]\d+)?$", r"\1")
     return pc.fill_null(text, "")
+
+
+def _duration(nanoseconds: Any) -> str:
+    """A duration as a reader would write it."""
+    return "" if not nanoseconds.is_valid else in_words(nanoseconds.as_py())
 
 
 def _write_csv(temporary: Path, suffix: str, table: Table) -> None:

@@ -10,11 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nrtsi import __version__
+from nrtsi.backtest.choice import Choice
+from nrtsi.calibration import Aside, Calibration
 from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
-from nrtsi.fingerprint import overlap
-from nrtsi.inference import Engine, Reading, noise
+from nrtsi.fingerprint import fingerprint, overlap
+from nrtsi.inference import Belief, Engine, Reading, noise
 from nrtsi.model.networks import network_of
 from nrtsi.model.tokens import Layout
 from nrtsi.scaling import Scaler
@@ -40,6 +42,15 @@ class Fitted:
     steps: int
     history: list[dict[str, Any]]
 
+    calibration: Calibration
+    """How its errors are distributed, on cells that were set aside."""
+
+    aside: dict[str, Any] | None = None
+    """How they were set aside from the data it was fitted on; None where none were."""
+
+    auto: tuple[Choice, Calibration] | None = None
+    """The methods that were best in a back-test, where one was made, and their errors."""
+
     version: str = __version__
     """Of the library that fitted it."""
 
@@ -52,6 +63,20 @@ class Fitted:
     ) -> Float[np.ndarray, "row dim"]:
         """The mean of every cell."""
         return self._fill(series, self.engine, None, listener)
+
+    def believe(
+        self,
+        series: SeriesSet,
+        scale: Float[np.ndarray, "row dim"] | None = None,
+        listener: Listener | None = None,
+    ) -> Belief:
+        """The mean of every cell, and how far off it usually is, as `scale` says of known ones."""
+        self._refuse_partial(series)
+        spread = self.scaler.spread
+        own = None if scale is None else scale / spread
+        found = self.engine.believe(self.scaler.scale(series), scale=own, listener=listener)
+        value = self._finite(series, self.scaler.unscale(found.value))
+        return Belief(value, found.scale * spread)
 
     def draw(
         self, series: SeriesSet, seed: int, draw: int, listener: Listener | None = None
@@ -100,6 +125,12 @@ class Fitted:
         """True where it was fitted on rows of `series`."""
         return overlap(self.fingerprint, series) > 0.01
 
+    def set_aside(self, series: SeriesSet) -> Aside | None:
+        """The cells of `series` that were kept from training; None where it is not that data."""
+        if self.aside is None or not np.array_equal(self.fingerprint, fingerprint(series)):
+            return None
+        return Aside.of(series, **self.aside)
+
     @property
     def reason(self) -> str:
         """Why it has the network that it has, in a few words."""
@@ -126,6 +157,7 @@ class Fitted:
             "schedule": engine.schedule.model_dump(),
             "layout": engine.layout.to_dict(),
             "scaler": self.scaler.to_dict(),
+            "calibrated": f"on {int(self.calibration.cells.sum()):,} cells set aside",
         }
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -139,7 +171,13 @@ class Fitted:
         }
         tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
         places = [unique.index(network) for network in self.engine.networks]
-        return tensors, self.info() | {"networks": places, "history": self.history}
+        return tensors, self.info() | {
+            "networks": places,
+            "history": self.history,
+            "calibration": self.calibration.to_dict(),
+            "aside": self.aside,
+            "auto": None if self.auto is None else [each.to_dict() for each in self.auto],
+        }
 
     @classmethod
     def unpack(
@@ -154,10 +192,15 @@ class Fitted:
             network.load_state_dict(under(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
+        # A file of before cells were set aside says nothing of these three.
+        auto, found = record.get("auto"), record.get("calibration")
         return cls(
             engine=Engine(networks, model, layout, schedule),
             scaler=Scaler.from_dict(record["scaler"]),
             fingerprint=tensors["fingerprint"].numpy(),
+            calibration=Calibration.from_dict(found) if found else Calibration.none(layout.dims),
+            aside=record.get("aside"),
+            auto=auto and (Choice.from_dict(auto[0]), Calibration.from_dict(auto[1])),
             **{
                 name: record[name] for name in ("setting", "preset", "steps", "history", "version")
             },
@@ -172,7 +215,12 @@ class Fitted:
     ) -> Float[np.ndarray, "row dim"]:
         self._refuse_partial(series)
         scaled = self.scaler.scale(series)
-        filled = self.scaler.unscale(engine.fill(scaled, draw=draw, listener=listener))
+        filled = engine.fill(scaled, draw=draw, listener=listener)
+        return self._finite(series, self.scaler.unscale(filled))
+
+    def _finite(
+        self, series: SeriesSet, filled: Float[np.ndarray, "row dim"]
+    ) -> Float[np.ndarray, "row dim"]:
         if not np.isfinite(filled).all():
             row = int(np.argmin(np.isfinite(filled).all(axis=1)))
             raise InputError(

@@ -1,27 +1,37 @@
-"""`NRTSI`: fit, impute, sample, quantiles, save and load; everything is done elsewhere."""
+"""`NRTSI`: fit, backtest, impute, sample, save and load; everything is done elsewhere."""
 
 import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from jaxtyping import Float
 
-from nrtsi.choices import course_of, device_of
+from nrtsi.answers import Answers, believed
+from nrtsi.backtest import OUR_FAILURES, Backtest, Choice, Trial, check_baselines
+from nrtsi.baselines import BASELINES
+from nrtsi.bounds import Bounds
+from nrtsi.calibration import Aside, Calibration
+from nrtsi.choices import course_of, device_of, is_partial, on_grid
 from nrtsi.errors import InputError
 from nrtsi.estimator import Fill, Imputer, warn_of_row_numbers
 from nrtsi.events import Listener
 from nrtsi.fingerprint import fingerprint
 from nrtsi.fitted import Fitted
 from nrtsi.frames import Clock, Columns, Panel, fitted_columns_must_match, read
+from nrtsi.holes import Holes
 from nrtsi.inference import Engine, part_of
+from nrtsi.provenance import Filled
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
 from nrtsi.sizes import bytes_of
 from nrtsi.training import checkpoint as model_file
 from nrtsi.training.curriculum import Course, train
+from nrtsi.wishes import Wishes, check_method
 
 __all__ = ["NRTSI", "impute", "load"]
 
@@ -60,6 +70,8 @@ class NRTSI(Imputer):
         unit: Unit of time, a duration such as "1h" or a number; the median spacing without it.
         on_empty: What to do with a series in which nothing is observed: "error", or "skip" to
             leave it missing.
+        bounds: What the values of a column can be at least and at most, such as
+            `{"rain": (0, None)}`; imputed values, draws and intervals stay inside.
 
     Attributes:
         setting_: The order of imputation in use.
@@ -96,6 +108,7 @@ class NRTSI(Imputer):
         columns: Sequence[str] | None = None,
         unit: float | str | None = None,
         on_empty: str = "error",
+        bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
     ) -> None:
         super().__init__(time=time, id=id, columns=columns, unit=unit, on_empty=on_empty)
         self.preset = preset
@@ -111,6 +124,7 @@ class NRTSI(Imputer):
         self.train = train
         self.device = device
         self.memory = memory
+        self.bounds = bounds
 
     def fit(
         self,
@@ -129,6 +143,9 @@ class NRTSI(Imputer):
     ) -> Self:
         """Trains on the observed cells of `frame`, hiding some to learn from.
 
+        Some 15 % of the cells are set aside first, in gaps like those of the data, and never
+        trained on: on them it is found afterwards how sure the model may be.
+
         Args:
             frame: A pandas, polars or pyarrow table, wide or long; or an array (step, dim) or
                 (series, step, dim). NaN and null are missing.
@@ -137,8 +154,8 @@ class NRTSI(Imputer):
             id: Column of ids, where the constructor was not told.
             columns: Columns to impute, where the constructor was not told.
             times: Times of the steps of an array.
-            validation: Data like `frame` by which the best weights are chosen; without them a
-                part of `frame` is held out for it.
+            validation: Data like `frame` by which the best weights are chosen, and of which cells
+                are set aside; without them parts of `frame` are held out for both.
             validation_times: Times of the steps, where `validation` is an array.
             listener: Told of every training step.
             checkpoint: File to keep the state of training in; once the model is saved it has
@@ -188,10 +205,15 @@ class NRTSI(Imputer):
     ) -> None:
         """Trains on the observed cells of `series`."""
         scaler = self._scaler(series)
+        self._bounds(scaler)  # finds a mistake in them before the training
         scaled = scaler.scale(series)
         held = None if validation is None else scaler.scale(validation)
         words = self.get_params(deep=False)
         course, self.setting_, self.preset_ = course_of(words, scaled, self.clock_)
+        how = self._how_aside(series)
+        aside = Aside.of(series if validation is None else validation, **how, like=series)
+        if validation is None and aside is not None:
+            scaled = aside.leave(scaled)
         if held is not None:
             _check_validation(held, course)
         network = course.model.network
@@ -216,7 +238,12 @@ class NRTSI(Imputer):
             preset=self.preset_,
             steps=trained.steps,
             history=trained.history,
+            calibration=Calibration.none(series.dims),
+            aside=how if validation is None and aside is not None else None,
         )
+        if aside is not None:
+            trial = self._try(aside, (), listener)
+            self.fitted_ = replace(self.fitted_, calibration=trial.calibrate())
         if trained.failure is not None:
             raise trained.failure
 
@@ -225,6 +252,16 @@ class NRTSI(Imputer):
             raise InputError(f"scaling must be 'channel' or 'together', got {self.scaling!r}")
         scaler = Scaler.fit(series)
         return scaler if self.scaling == "channel" else scaler.together()
+
+    def _bounds(self, scaler: Scaler) -> Bounds | None:
+        names = [str(name) for name in self.columns_.values or ()]
+        return Bounds.of(self.bounds, names, scaler.spread)
+
+    def _how_aside(self, series: SeriesSet) -> dict[str, Any]:
+        """How cells of these data are set aside."""
+        whole_rows = not is_partial(self.setting, series)
+        day = self.clock_.day if on_grid(series) else None
+        return {"hide": self.hide, "whole_rows": whole_rows, "seed": int(self.seed), "day": day}
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""
@@ -236,6 +273,115 @@ class NRTSI(Imputer):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
 
+    def impute(
+        self,
+        frame: Any,
+        *,
+        at: Any = None,
+        every: str | float | None = None,
+        times: np.ndarray | None = None,
+        listener: Listener | None = None,
+        method: str = "nrtsi",
+        interval: float | None = None,
+        max_gap: float | str | None = None,
+        max_width: float | Mapping[str, float] | None = None,
+        provenance: bool = False,
+    ) -> Any:
+        """Returns `frame` with every missing cell filled and nothing else changed.
+
+        Args:
+            frame: Data of the fitted kind.
+            at: Return the values at these times only, on the grid or off it: a list of times, or
+                a table of times (and ids).
+            every: Return the values at regular times only, so far apart ("15min", or a number),
+                from the first to the last row of each series.
+            times: Times of the steps of an array.
+            listener: Told of every pass.
+            method: "nrtsi"; a baseline such as "linear"; or "auto", for every channel and length
+                of hole the one that was best in the back-test, which is made here unless it was
+                made before.
+            interval: Probability, such as 0.9, with which the truth is to lie between two more
+                columns of each value column, `…_lower` and `…_upper`; empty where it is observed.
+            max_gap: Longest hole to fill, a duration such as "6h" or a number of steps, from the
+                observation before to the observation after; cells of longer ones stay missing.
+            max_width: Widest interval with which a cell is filled, in the units of its column, one
+                for all or one by column; cells with a wider one stay missing. The interval is that
+                of `interval`, or 0.9.
+            provenance: Adds more columns for each value column: `…_source`, which is observed,
+                imputed, refused, or missing where nothing is known of its series; `…_method`,
+                `…_gap` and the interval.
+
+        Raises:
+            NotFittedError: Neither `fit` nor `load` was called.
+            InputError: The data cannot be used, or differs from the fitted; the message says how.
+        """
+        wishes = Wishes(method, interval, max_gap, max_width, provenance)
+        panel = self.open(frame, times=times)
+        asked = panel.asked(at, every)
+        wishes.check(asked)
+        if wishes.only_values:
+            return asked.fill(self._values(panel, asked, listener))
+        filled = self.fill_panel(panel, asked, wishes, listener)
+        if not wishes.adds_columns:
+            return asked.fill(filled.kept)
+        return asked.beside(asked.fill(filled.kept), filled.columns(about=provenance))
+
+    def _values(
+        self, panel: Panel, asked: Panel, listener: Listener | None
+    ) -> Float[np.ndarray, "row dim"]:
+        """The values alone, which is faster than with all that can be said of them."""
+        return self._inside(self.values(panel, asked, self._filler(listener)))
+
+    def _inside(self, values: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
+        bounds = self._bounds(self.fitted_.scaler)
+        return values if bounds is None else bounds.inside(values)
+
+    def fill_panel(
+        self, panel: Panel, asked: Panel, wishes: Wishes, listener: Listener | None = None
+    ) -> Filled:
+        """All that is said of the cells of `asked`, and where it comes from."""
+        answers, choice = self._answers(panel, asked, wishes.method, listener)
+        ends = answers.interval(wishes.level)
+        refusal = wishes.refusal(self.clock_, self.columns_)
+        refused = refusal.refused(answers.holes, ends[1] - ends[0])
+        return Filled(
+            self._names, self.clock_, answers.value, ends, answers.holes, refused, choice
+        )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.columns_.values or ())
+
+    def _answers(
+        self, panel: Panel, asked: Panel, method: str, listener: Listener | None
+    ) -> tuple[Answers, Choice]:
+        """What is said of every cell of `asked`, and by which method."""
+        check_method(method)
+        choice, calibration = self._choice(panel, method, listener)
+        fitted = self.fitted_.within(bytes_of(self.memory))
+        bounds = self._bounds(fitted.scaler)
+        belief = believed(fitted, panel, asked, choice, listener)
+        return Answers(asked.series, belief, Holes.of(asked.series), calibration, bounds), choice
+
+    def _choice(
+        self, panel: Panel, method: str, listener: Listener | None
+    ) -> tuple[Choice, Calibration]:
+        """Which method fills which cells, and how their errors are distributed."""
+        dims = panel.series.dims
+        if method == "nrtsi":
+            return Choice.always(method, dims), self.fitted_.calibration
+        if method == "auto" and self.fitted_.auto is not None:
+            return self.fitted_.auto
+        trial = self._backtest(
+            panel, tuple(BASELINES) if method == "auto" else (method,), listener
+        )
+        if method in trial.failed:
+            raise InputError(f"{method} cannot fill these data: {trial.failed[method]}")
+        if method != "auto":
+            return Choice.always(method, dims), trial.calibrate(method)
+        assert self.fitted_.auto is not None
+        return self.fitted_.auto
+
     def sample(
         self,
         frame: Any,
@@ -245,45 +391,169 @@ class NRTSI(Imputer):
         every: str | float | None = None,
         times: np.ndarray | None = None,
         listener: Listener | None = None,
+        method: str = "nrtsi",
     ) -> Any:
         """Draws whole paths: `frame` once for every draw, with a first column `draw`.
 
         Missing cells differ from draw to draw by as much as they are uncertain; inside a draw they
-        fit together. An array gets a first axis of draws instead.
+        fit together, over time and between channels, so that sums and means of a draw are as
+        uncertain as they should be (see `nrtsi.pool`). An array gets a first axis of draws
+        instead. With the setting "stochastic" every point is drawn by the network, given those
+        drawn before it.
 
         Raises:
-            InputError: `draws` is not positive, or the model has a point head, or as for `impute`.
+            InputError: `draws` is not positive, or as for `impute`.
         """
+        if draws < 1:
+            raise InputError(f"draws must be at least 1, got {draws}")
         panel = self.open(frame, times=times)
         asked = panel.asked(at, every)
-        values = self._draws(panel, asked, draws, listener)
+        if self._draws_in_turn and method == "nrtsi":
+            ways = (self._way(draw, draws, listener) for draw in range(draws))
+            values = [self._inside(self.values(panel, asked, way)) for way in ways]
+        else:
+            answers, _ = self._answers(panel, asked, method, listener)
+            values = list(answers.draws(draws, int(self.seed)))
         return asked.stack(values, "draw", list(range(draws)))
+
+    @property
+    def _draws_in_turn(self) -> bool:
+        """Whether the networks draw point after point."""
+        return self.fitted_.setting == "stochastic"
+
+    def _way(self, draw: int, draws: int, listener: Listener | None) -> Fill:
+        """One of several draws, in turn."""
+        fitted = self.fitted_.within(bytes_of(self.memory))
+        told = part_of(listener, draw / draws, 1 / draws)
+        return lambda series: fitted.draw(series, self.seed, draw, told)
+
+    def answers(self, series: SeriesSet, listener: Listener | None = None) -> Answers:
+        """What the model says of every cell of series that were read already."""
+        fitted = self.fitted_.within(bytes_of(self.memory))
+        belief, holes = fitted.believe(series, listener=listener), Holes.of(series)
+        return Answers(series, belief, holes, fitted.calibration, self._bounds(fitted.scaler))
+
+    def draw_series(
+        self, series: SeriesSet, draws: int, listener: Listener | None = None
+    ) -> list[np.ndarray]:
+        """Draws of series that were read already, those of `sample`."""
+        if not self._draws_in_turn:
+            return list(self.answers(series, listener).draws(draws, int(self.seed)))
+        ways = (self._way(draw, draws, listener) for draw in range(draws))
+        values = (self._inside(way(series)) for way in ways)
+        return [np.where(series.observed, series.value, value) for value in values]
 
     def quantiles(
         self,
         frame: Any,
         *,
         levels: Sequence[float] = (0.05, 0.5, 0.95),
-        draws: int = 100,
         at: Any = None,
         every: str | float | None = None,
         times: np.ndarray | None = None,
         listener: Listener | None = None,
+        method: str = "nrtsi",
     ) -> Any:
-        """Quantiles of every missing cell over `draws` draws: `frame` once for every level.
+        """Quantiles of every missing cell: `frame` once for every level.
 
-        The first column, `quantile`, says which; an array gets a first axis instead. Draws carry
-        the uncertainty of earlier, coarser steps into the finer ones.
+        The first column, `quantile`, says which; an array gets a first axis instead. They are
+        those of errors that the model made on cells set aside, in holes about as long.
 
         Raises:
-            InputError: A level is not between 0 and 1, or as for `sample`.
+            InputError: A level is not between 0 and 1, or as for `impute`.
         """
         if not levels or any(not 0 < level < 1 for level in levels):
             raise InputError(f"levels must lie between 0 and 1, got {list(levels)}")
         panel = self.open(frame, times=times)
         asked = panel.asked(at, every)
-        drawn = np.stack(self._draws(panel, asked, draws, listener))
-        return asked.stack(list(np.quantile(drawn, levels, axis=0)), "quantile", list(levels))
+        answers, _ = self._answers(panel, asked, method, listener)
+        values = [answers.quantile(level) for level in levels]
+        return asked.stack(values, "quantile", list(levels))
+
+    def backtest(
+        self,
+        frame: Any,
+        *,
+        baselines: Sequence[str] = tuple(BASELINES),
+        times: np.ndarray | None = None,
+        listener: Listener | None = None,
+    ) -> Backtest:
+        """Scores the model and the baselines on known cells of `frame` that they never saw.
+
+        The cells are hidden in gaps like those of the data: as long, in as many channels at once.
+        A model that was fitted on these very data is tried on the cells that were set aside then;
+        one fitted on other data, on cells of these. A model that is not fitted, or that has seen
+        parts of these data, stays as it is: a copy is fitted on what is not hidden. A fitted model
+        that is compared with all baselines keeps in mind which was best where, for
+        `method="auto"`.
+
+        Args:
+            frame: Anything that `fit` takes.
+            baselines: Names of the baselines to score.
+            times: Times of the steps of an array.
+            listener: Told of every step of training and every pass of imputation.
+
+        Raises:
+            InputError: The frame or a setting cannot be used, or there is too little to hide.
+        """
+        check_baselines(baselines)
+        fitted = self.__sklearn_is_fitted__()
+        panel = self.open(frame, times=times) if fitted else self.read(frame, times=times)
+        return self._backtest(panel, tuple(baselines), listener)
+
+    def _backtest(
+        self, panel: Panel, baselines: Sequence[str], listener: Listener | None
+    ) -> Backtest:
+        series = panel.series
+        fitted = self.fitted_ if self.__sklearn_is_fitted__() else None
+        aside = None if fitted is None else fitted.set_aside(series)
+        model, failure = self, None
+        if fitted is None or (aside is None and fitted.has_seen(series)):
+            model, failure = self._refitted(panel, listener)
+            aside = model.fitted_.set_aside(series) if failure is None else None
+        aside = aside or Aside.of(series, **model._how_aside(series))
+        if aside is None:
+            raise InputError(
+                f"the data must have enough known cells to hide some, got "
+                f"{series.observed.sum()} known cells in {series.series} series; give more rows"
+            )
+        cells = int(series.observed.sum())
+        trial = model._try(aside, baselines, listener, cells=cells, failure=failure)
+        if fitted is not None and set(baselines) == set(BASELINES):
+            self.fitted_ = replace(fitted, auto=(trial.choice, trial.calibrate("auto")))
+        return replace(trial, backend=panel.backend, remarks=panel.guesses)
+
+    def _refitted(
+        self, panel: Panel, listener: Listener | None
+    ) -> "tuple[NRTSI, Exception | None]":
+        """A copy fitted on these data, and why it could not be."""
+        model = NRTSI(**self.get_params(deep=False))
+        try:
+            model.fit_panel(panel, listener=listener)
+        except OUR_FAILURES as error:
+            return model, error
+        return model, None
+
+    def _try(
+        self,
+        aside: Aside,
+        baselines: Sequence[str],
+        listener: Listener | None,
+        *,
+        cells: int = 0,
+        failure: Exception | None = None,
+    ) -> Backtest:
+        """What the model and the baselines say of the cells that are set aside."""
+        trial, bounds = Trial(aside, self.clock_), None
+        if failure is not None:
+            trial.fail("nrtsi", failure)
+        else:
+            fitted = self.fitted_.within(bytes_of(self.memory))
+            bounds = self._bounds(fitted.scaler)
+            trial.run_model(lambda known: fitted.believe(known, listener=listener))
+        for name in baselines:
+            trial.run_baseline(name)
+        return trial.result(self._names, cells, bounds)
 
     def save(self, path: str | Path) -> None:
         """Writes the model to one safetensors file, whole or not at all.
@@ -309,20 +579,6 @@ class NRTSI(Imputer):
             "params": _plain(self.get_params(deep=False)),
         }
 
-    def _draws(
-        self, panel: Panel, asked: Panel, draws: int, listener: Listener | None
-    ) -> list[np.ndarray]:
-        if draws < 1:
-            raise InputError(f"draws must be at least 1, got {draws}")
-
-        fitted = self.fitted_.within(bytes_of(self.memory))
-
-        def drawn(draw: int) -> Fill:
-            told = part_of(listener, draw / draws, 1 / draws)
-            return lambda series: fitted.draw(series, self.seed, draw, told)
-
-        return [self.values(panel, asked, drawn(draw)) for draw in range(draws)]
-
 
 def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     """Reads a model that `NRTSI.save` or `nrtsi fit` wrote; it imputes exactly as that one does.
@@ -339,6 +595,10 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     for name in ("setting", "preset", "steps", "history"):
         setattr(model, f"{name}_", record[name])
     return model
+
+
+_ASKED = ("at", "every", "method", "interval", "max_gap", "max_width", "provenance")
+"""What `NRTSI.impute` is asked for; all else are settings of the model."""
 
 
 def impute(
@@ -365,18 +625,19 @@ def impute(
         steps: Number of training steps instead of a time.
         seed: Seed of every random choice.
         listener: Told of every step of training and every pass of imputation.
-        settings: Further arguments of `NRTSI`, and `at`, `every` and `times` of `impute`.
+        settings: Further arguments of `NRTSI` and of `NRTSI.impute`, such as `interval=0.9`,
+            `method="auto"` or `max_gap="6h"`.
 
     Raises:
         InputError: The data or a setting cannot be used; the message says what to change.
     """
-    asked = {name: settings.pop(name) for name in ("at", "every") if name in settings}
+    asked = {name: settings.pop(name) for name in _ASKED if name in settings}
     times = settings.pop("times", None)
     model = NRTSI(
         time=time, id=id, columns=columns, budget=budget, steps=steps, seed=seed, **settings
     )
     panel = model.read(frame, times=times)
-    if panel.series.observed.all() and not any(value is not None for value in asked.values()):
+    if panel.series.observed.all() and not asked:
         return frame  # nothing is missing, so there is nothing to learn for
     warn_of_row_numbers(panel)
     model.fit_panel(panel, listener=listener)

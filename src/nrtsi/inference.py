@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
+from nrtsi.interpolation import Known, between
 from nrtsi.model.networks import Network, window_bytes, windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
@@ -19,7 +20,7 @@ from nrtsi.series import SeriesSet
 from nrtsi.threads import Cores
 from nrtsi.windows import Padded
 
-__all__ = ["Engine", "Reading", "noise", "part_of"]
+__all__ = ["Belief", "Engine", "Reading", "noise", "part_of"]
 
 # Bytes of the windows that a core works on at once: what its caches hold, or nearly.
 ENOUGH = 2**25
@@ -36,8 +37,21 @@ class Reading:
     """How much each head of each block reads of them; sums to 1 over the rows."""
 
 
-Answer: TypeAlias = tuple[Int[np.ndarray, " target"], Float[np.ndarray, "target dim"]]
-"""Rows, and the values for them."""
+@dataclass(frozen=True)
+class Belief:
+    """What is believed of every cell."""
+
+    value: Float[np.ndarray, "row dim"]
+    """The best guess; the value itself where it is known."""
+
+    scale: Float[np.ndarray, "row dim"]
+    """How far off it usually is; 0 where the value is known."""
+
+
+Answer: TypeAlias = tuple[
+    Int[np.ndarray, " target"], Float[np.ndarray, "target dim"], Float[np.ndarray, "target dim"]
+]
+"""Rows, the values for them, and the scales of their errors given what was known."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +85,50 @@ class Engine:
         listener: Listener | None = None,
     ) -> Float[np.ndarray, "row dim"]:
         """Every value of `series`, known or imputed: the mean, or the draw that noise makes."""
+        return self._fill_all(series, listener, draw=draw)
+
+    def believe(
+        self,
+        series: SeriesSet,
+        *,
+        scale: Float[np.ndarray, "row dim"] | None = None,
+        listener: Listener | None = None,
+    ) -> Belief:
+        """Every value of `series`, and how far off it usually is.
+
+        What is known may itself be unsure: `scale` says how much.
+        """
+        scale = np.zeros_like(series.value) if scale is None else scale.copy()
+        return Belief(self._fill_all(series, listener, scale=scale), scale)
+
+    def _fill_all(
+        self,
+        series: SeriesSet,
+        listener: Listener | None,
+        *,
+        draw: np.ndarray | None = None,
+        scale: np.ndarray | None = None,
+    ) -> Float[np.ndarray, "row dim"]:
         values, done = [], 0
         for batch in series.batches(self.memory // _row_bytes(series.dims)):
-            own = None if draw is None else draw[done : done + batch.rows]
-            share = (done / series.rows, batch.rows / series.rows)
-            values.append(self._fill(batch, own, part_of(listener, *share)))
+            rows = slice(done, done + batch.rows)
+            told = part_of(listener, done / series.rows, batch.rows / series.rows)
+            noise = None if draw is None else draw[rows]
+            unsure = None if scale is None else scale[rows]
+            values.append(self._fill(batch, noise, unsure, told))
             done += batch.rows
         return np.concatenate(values) if values else series.value
 
     def _fill(
-        self, series: SeriesSet, draw: np.ndarray | None, listener: Listener | None
+        self,
+        series: SeriesSet,
+        draw: np.ndarray | None,
+        scale: np.ndarray | None,
+        listener: Listener | None,
     ) -> Float[np.ndarray, "row dim"]:
         left = total = int((~series.observed.all(axis=1)).sum())
         value = series.value
-        for step, state in self.walk(series, draw=draw):
+        for step, state in self.walk(series, draw=draw, scale=scale):
             value = state.value
             left -= step.rows.size
             if listener is not None:
@@ -92,18 +136,28 @@ class Engine:
         return value
 
     def walk(
-        self, series: SeriesSet, *, draw: Float[np.ndarray, "row dim"] | None = None
+        self,
+        series: SeriesSet,
+        *,
+        draw: Float[np.ndarray, "row dim"] | None = None,
+        scale: Float[np.ndarray, "row dim"] | None = None,
     ) -> Iterator[tuple[Step, SeriesSet]]:
         """Carries out the plan: each step, and the series as they are after it.
 
-        The next step changes the series that were yielded: copy what is to be kept.
+        The next step changes the series that were yielded: copy what is to be kept. Where `scale`
+        is given, the scale of every imputed cell is written into it.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
         with closing(Cores.of(self.networks[0].device)) as cores:
             for step in plan(series, self.schedule):
-                for rows, values in self._ask(state, step, draw, cores):
+                answers = self._ask(state, step, draw, cores)
+                if scale is not None:
+                    _carry(state, scale, step.rows)
+                for rows, values, scales in answers:
                     unknown = ~state.observed[rows]
                     state.value[rows] = np.where(unknown, values, state.value[rows])
+                    if scale is not None:
+                        scale[rows] = np.hypot(scale[rows], np.where(unknown, scales, 0.0))
                 state.observed[step.rows] = True
                 yield step, state
 
@@ -132,8 +186,11 @@ class Engine:
             else:
                 own = torch.from_numpy(draw[padded.target].astype(np.float32))
                 values = prediction.draw(own.to(network.device))
-            rows = padded.target[padded.target_valid]
-            return rows, values.cpu().numpy()[padded.target_valid].astype(np.float64)
+            valid = padded.target_valid
+            numbers = (
+                t.cpu().numpy()[valid].astype(np.float64) for t in (values, prediction.scale)
+            )
+            return padded.target[valid], *numbers
 
         return cores.each(answer, list(self._questions(state, step, cores.count)))
 
@@ -167,6 +224,20 @@ def _reading(
     may = network.may_read(asked)[window, target].numpy()
     rows = np.concatenate([padded.known[window], padded.target[window]])
     return Reading(rows[may], weight[..., may])
+
+
+def _carry(
+    state: SeriesSet, scale: Float[np.ndarray, "row dim"], rows: Int[np.ndarray, " target"]
+) -> None:
+    """Writes into `scale` what cells inherit of the unsureness of those they are between.
+
+    A correction is made to the straight line between two known values, and errors of these move
+    the line: half-way, half of each. For a Brownian bridge filled midpoint by midpoint the first
+    levels come out exactly.
+    """
+    left, right = Known.of(state.observed, state.start).around(rows)
+    line = between(replace(state, value=scale), state.time[rows], left, right)
+    scale[rows] = np.where(state.observed[rows], scale[rows], line)
 
 
 def _row_bytes(dims: int) -> int:

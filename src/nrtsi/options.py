@@ -18,6 +18,7 @@ from nrtsi import __version__
 from nrtsi.errors import InputError, NrtsiError
 
 __all__ = [
+    "Asking",
     "Data",
     "Json",
     "Model",
@@ -29,6 +30,7 @@ __all__ = [
     "Verbose",
     "Version",
     "Voice",
+    "Wanted",
     "prepared",
 ]
 
@@ -142,6 +144,13 @@ class Settings:
         ),
     ] = None
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto, the default.")] = None
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A=0:,B=0:100",
+            help="What values of a column are at least and at most; a side may be left out.",
+        ),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """The settings that were given, as the library takes them.
@@ -161,6 +170,8 @@ class Settings:
             given["columns"] = _names(self.columns)
         if self.max_level is not None and self.max_level.isdecimal():
             given["max_level"] = int(self.max_level)
+        if self.bounds is not None:
+            given["bounds"] = _bounds(self.bounds)
         return given
 
     def refuse_all_but(self, *names: str, because: str) -> None:
@@ -169,6 +180,140 @@ class Settings:
             if each.name not in names and getattr(self, each.name) is not None:
                 option = _as_option(each.name)
                 raise InputError(f"{option} must not be given {because}; leave it out")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for beside the values; what is not given is not asked for."""
+
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="nrtsi, the default; a simple method such as linear; or auto: for each column "
+            "and length of hole the method that was best on hidden values."
+        ),
+    ] = None
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="Add columns between which a value lies with probability P, as 0.9."
+        ),
+    ] = None
+    max_gap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Longest hole to fill, such as 6h, or a number of steps."
+        ),
+    ] = None
+    max_width: Annotated[
+        str | None,
+        typer.Option(
+            metavar="W",
+            help="Widest interval to fill a value with, one for all columns or A=2,B=10.",
+        ),
+    ] = None
+    provenance: Annotated[
+        bool,
+        typer.Option(
+            "--provenance", help="Add columns: source, method, gap and interval of each value."
+        ),
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """What was asked for beside the values, as `NRTSI.impute` takes it.
+
+        Raises:
+            InputError: A width cannot be read.
+        """
+        names = ("method", "interval", "max_gap", "max_width", "provenance")
+        given = {name: getattr(self, name) for name in names}
+        given = {name: value for name, value in given.items() if value not in (None, False)}
+        if self.max_width is not None:
+            given["max_width"] = _widths(self.max_width)
+        return given
+
+
+@dataclass(frozen=True)
+class Asking(Wanted):
+    """What is asked of an imputation."""
+
+    at: Annotated[
+        Path | None, typer.Option(help="File of the times at which values are wanted.")
+    ] = None
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Values at this spacing, such as 15min.")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """As for `Wanted`.
+
+        Raises:
+            InputError: As there, or both `at` and `every` are given.
+        """
+        if self.at is not None and self.every is not None:
+            raise InputError("--at and --every must not both be given; leave one of them out")
+        return super().given()
+
+    def of_all_data(self) -> dict[str, Any]:
+        """What takes all of the data at once; None where it was not asked for."""
+        names = ("at", "every", "method", "interval", "provenance")
+        return {name: getattr(self, name) or None for name in names}
+
+
+def _pairs(text: str, option: str, example: str) -> dict[str, str]:
+    """What stands behind the = of each name.
+
+    >>> _pairs('a=1, "b, in m"=2', "--max-width", "a=1,b=2")
+    {'a': '1', 'b, in m': '2'}
+    """
+    parts = [part for row in csv.reader([_quoted(text)], skipinitialspace=True) for part in row]
+    pairs = dict(part.rpartition("=")[::2] for part in parts)
+    if not pairs or "" in pairs:
+        raise InputError(f"{option} must be names and values, got {text!r}; write {example}")
+    return {name.strip(): value.strip() for name, value in pairs.items()}
+
+
+def _quoted(text: str) -> str:
+    """A quoted name with its value as one quoted cell, as CSV wants it."""
+    return re.sub(r'"([^"]*)"(=[^,]*)', r'"\1\2"', text)
+
+
+def _bounds(text: str) -> dict[str, tuple[float | None, float | None]]:
+    """Bounds of columns.
+
+    >>> _bounds("rain=0:,humidity=0:100")
+    {'rain': (0.0, None), 'humidity': (0.0, 100.0)}
+    """
+    example = "rain=0:,humidity=0:100"
+    bounds = {}
+    for name, pair in _pairs(text, "--bounds", example).items():
+        lower, colon, upper = pair.partition(":")
+        if not colon:
+            raise InputError(
+                f"--bounds must be LOWER:UPPER for each column, got {pair!r}; write {example}"
+            )
+        ends = [_number(end, "--bounds", example) if end else None for end in (lower, upper)]
+        bounds[name] = (ends[0], ends[1])
+    return bounds
+
+
+def _widths(text: str) -> float | dict[str, float]:
+    """One width for all columns, or one by column.
+
+    >>> _widths("2.5"), _widths("a=1,b=2")
+    (2.5, {'a': 1.0, 'b': 2.0})
+    """
+    if "=" not in text:
+        return _number(text, "--max-width", "2.5, or a=1,b=2")
+    pairs = _pairs(text, "--max-width", "a=1,b=2")
+    return {name: _number(width, "--max-width", "a=1,b=2") for name, width in pairs.items()}
+
+
+def _number(text: str, option: str, example: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{option} must hold numbers, got {text!r}; write {example}") from None
 
 
 def _names(text: str) -> list[str]:
@@ -276,7 +421,7 @@ def _in_options(message: str) -> str:
     def option(match: re.Match[str]) -> str:
         return f"{_as_option(match['name'])} {match['value'] or ''}".rstrip()
 
-    names = "|".join(f.name for f in fields(Settings))
+    names = "|".join(f.name for kind in (Settings, Asking) for f in fields(kind))
     line = " ".join(message.split())
     return re.sub(rf"\b(?P<name>{names})=(?:'(?P<value>\w+)')?", option, line)
 

@@ -2,13 +2,14 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from nrtsi.evaluation import Evaluation
+    from nrtsi.backtest import Backtest
     from nrtsi.files import Table
     from nrtsi.frames import Panel
     from nrtsi.imputer import NRTSI
@@ -19,6 +20,7 @@ __all__ = [
     "count",
     "imputed",
     "plain",
+    "print_gaps",
     "print_scores",
     "shape",
     "work",
@@ -102,21 +104,8 @@ def absent_rows(panel: "Panel") -> str | None:
     if not absent:
         return None
     verb, them = ("seems", "it") if absent == 1 else ("seem", "them")
-    spaced = _spacing(panel.clock.unit, datetimes=panel.clock.kind == "datetime")
+    spaced = panel.clock.words(1.0)
     return f"{count(absent, 'row')} {verb} to be absent; --every {spaced} would fill {them} in"
-
-
-def _spacing(unit: float, *, datetimes: bool) -> str:
-    """A spacing of the clock as --every takes it.
-
-    >>> _spacing(900e9, datetimes=True), _spacing(2.0, datetimes=False)
-    ('15min', '2')
-    """
-    if not datetimes:
-        return f"{unit:.15g}"
-    lengths = {"d": 86400e9, "h": 3600e9, "min": 60e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
-    name = next((name for name, length in lengths.items() if unit % length == 0), "ns")
-    return f"{round(unit / lengths[name])}{name}"
 
 
 def conclusion(mse: dict[str, float], longer: str | None) -> str | None:
@@ -141,29 +130,60 @@ def conclusion(mse: dict[str, float], longer: str | None) -> str | None:
     return f"nrtsi was best: {times:,.{0 if times >= 10 else 1}f} times lower MSE than {second}"
 
 
-def print_scores(evaluation: "Evaluation", longer: str | None) -> None:
-    """Prints the table of scores and what to conclude; `longer` says how to train for longer."""
+def print_scores(trial: "Backtest", longer: str | None) -> None:
+    """Prints the tables of scores and what to conclude; `longer` says how to train for longer."""
+    rows = [
+        [name, f"{score.mse:.4g}", f"{score.mae:.4g}", f"{score.seconds:.1f}"]
+        for name, score in trial.methods.items()
+    ]
+    failed = [[name, "failed", "", ""] for name in trial.failed]
+    _print_table(("method", "MSE", "MAE", "seconds"), rows + failed, left=1)
+    for name, reason in trial.failed.items():
+        typer.echo(f"{name} failed: {reason}")
+    typer.echo(
+        f"{trial.hidden:,} of {trial.cells:,} known cells were hidden; "
+        f"errors are in standard deviations of each column"
+    )
+    last = conclusion({name: s.mse for name, s in trial.methods.items()}, longer)
+    if last is not None:
+        typer.echo(last)
+
+
+def print_gaps(trial: "Backtest") -> None:
+    """Prints the absolute error of nrtsi and of the best method by column and length of hole."""
+    shown = [name for name in ("nrtsi", "linear") if name in trial.guesses]
+    cells: dict[tuple[str, float, float], dict[str, Any]] = {}
+    for row in trial.rows():
+        cells.setdefault((row["channel"], row["gap_from"], row["gap_to"]), {})[row["method"]] = row
+    table = []
+    for (channel, _, longest), by in cells.items():
+        best = min(by, key=lambda name: by[name]["mse"])
+        errors = [f"{by[name]['mae']:.4g}" for name in shown]
+        some = f"{by[best]['n']:,}"
+        about = [channel, trial.clock.words(longest), some]
+        table.append([*about, *errors, best, f"{by[best]['mae']:.4g}"])
+    head = (
+        "column",
+        "holes up to",
+        "cells",
+        *(f"{name} MAE" for name in shown),
+        "best",
+        "its MAE",
+    )
+    _print_table(head, table, left=1)
+    typer.echo("errors are in the units of each column; holes from one observation to the next")
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> None:
+    """Prints rows under a head, the first `left` columns flush left."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
 
     terminal = sys.stdout.isatty()
     grid = RichTable(box=box.SIMPLE_HEAD if terminal else None, pad_edge=terminal)
-    for name in ("method", "MSE", "MAE", "seconds"):
-        grid.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
-    for name, score in evaluation.methods.items():
-        grid.add_row(name, f"{score.mse:.4g}", f"{score.mae:.4g}", f"{score.seconds:.1f}")
-    for name in evaluation.failed:
-        grid.add_row(name, "failed", "", "")
+    for index, name in enumerate(head):
+        grid.add_column(name, justify="left" if index < left else "right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
     Console(width=None if terminal else 120, highlight=False).print(grid)
-    for name, reason in evaluation.failed.items():
-        typer.echo(f"{name} failed: {reason}")
-    typer.echo(
-        f"{evaluation.hidden:,} of {evaluation.cells:,} known cells were hidden; "
-        f"errors are in standard deviations of each column"
-    )
-    if evaluation.seen:
-        typer.echo("the model was trained on this data, so its own error is flattering")
-    last = conclusion({name: s.mse for name, s in evaluation.methods.items()}, longer)
-    if last is not None:
-        typer.echo(last)

@@ -62,9 +62,9 @@ def series(
         int, typer.Option("--series", help="Which series of a long table, counted from 0.")
     ] = 0,
     column: Column = None,
-    draws: Annotated[
-        int, typer.Option(min=0, help="Draws that the band is made of; 0 leaves it out.")
-    ] = 100,
+    interval: Annotated[
+        float, typer.Option(metavar="P", help="Probability of the band; 0 leaves it out.")
+    ] = 0.9,
     time: Annotated[str | None, typer.Option(help="Column of times, with --filled.")] = None,
     id: Annotated[
         str | None, typer.Option(help="Column that tells series apart, with --filled.")
@@ -88,7 +88,13 @@ def series(
         trained = _load(model)
         with ProgressBar(quiet=voice.quiet) as listener:
             plot_filling(
-                out, trained, frame, series=number, shown=column, draws=draws, listener=listener
+                out,
+                trained,
+                frame,
+                series=number,
+                shown=column,
+                interval=interval or None,
+                listener=listener,
             )
     elif filled is not None:
         columns = Columns(time=time, id=id)
@@ -230,13 +236,12 @@ def gaps(
     if model is not None:
         allowed = ("seed", "device", "hide")
         settings.refuse_all_but(*allowed, because="with --model, which has its own")
-        trained = _load(model, given.pop("device", "auto"))
+        trained = _load(model, given.pop("device", "auto")).set_params(**given)
+        given = {}
     with ProgressBar(quiet=voice.quiet) as listener:
         errors = plot_gaps(out, frame, model=trained, listener=listener, **given)
     for guess in errors.guesses:
         voice.say(guess)
-    if errors.seen:
-        voice.say("the model was trained on this data, so its own error is flattering")
     voice.report(f"wrote {out}: {int(errors.cells.sum()):,} hidden cells")
 
 

@@ -15,6 +15,7 @@ from nrtsi.reports import count
 if TYPE_CHECKING:
     from nrtsi.imputer import NRTSI
     from nrtsi.streaming import Summary
+    from nrtsi.wishes import Wishes
 
 __all__ = ["Sitting", "impute_in_parts", "refuse_in_parts", "refuse_whole"]
 
@@ -72,13 +73,19 @@ def refuse_whole(data: Path, out: Path, sitting: Sitting, voice: Voice) -> None:
 
 
 def impute_in_parts(
-    model: "NRTSI", path: Path | None, data: Path, out: Path, sitting: Sitting, voice: Voice
+    model: "NRTSI",
+    wishes: "Wishes",
+    path: Path | None,
+    data: Path,
+    out: Path,
+    sitting: Sitting,
+    voice: Voice,
 ) -> None:
     """Fills DATA by the model of the file at `path`, or one to be trained first."""
     from nrtsi.streaming import impute_files
     from nrtsi.streaming.work import work_folder
 
-    began, settings = time.monotonic(), asdict(sitting)
+    began, settings = time.monotonic(), asdict(sitting) | {"wishes": wishes}
     try:
         with ProgressBar(quiet=voice.quiet) as listener:
             summary = impute_files(model, data, out, listener=listener, say=voice.say, **settings)

@@ -1,6 +1,6 @@
 """The one door between the caller's data (frames, arrays) and `SeriesSet`."""
 
-from nrtsi.frames.clock import Clock, duration
+from nrtsi.frames.clock import Clock, duration, in_words
 from nrtsi.frames.columns import Columns, fitted_columns_must_match
 from nrtsi.frames.guesses import BY_ROW_NUMBER
 from nrtsi.frames.panel import Panel, read
@@ -12,5 +12,6 @@ __all__ = [
     "Panel",
     "duration",
     "fitted_columns_must_match",
+    "in_words",
     "read",
 ]

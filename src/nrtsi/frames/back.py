@@ -1,6 +1,6 @@
 """The ways back: from values of a `SeriesSet` into the caller's frame or array."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
-from nrtsi.frames.cells import as_float, put, within
+from nrtsi.frames.cells import as_float, beside, put, within
 
 __all__ = ["ArrayBack", "Back", "FrameBack"]
 
@@ -20,6 +20,12 @@ class Back(Protocol):
 
     def fill(self, values: Float[np.ndarray, "row dim"]) -> Any:
         """The caller's data, its missing cells replaced."""
+
+    def check_beside(self, names: Sequence[str]) -> None:
+        """Refuses names of columns that `beside` could not add."""
+
+    def beside(self, filled: Any, columns: Mapping[str, np.ndarray]) -> Any:
+        """What `fill` returned with more columns, given for the rows of the `SeriesSet`."""
 
     def stack(
         self, values: Sequence[Float[np.ndarray, "row dim"]], name: str, labels: Sequence[float]
@@ -49,6 +55,21 @@ class FrameBack:
         filled, before = self._filled(self.frame, values).to_native(), self.frame.to_native()
         # Arrow keeps notes on columns in the schema, and a changed column has lost them.
         return filled.cast(before.schema) if isinstance(filled, pa.Table) else filled
+
+    def check_beside(self, names: Sequence[str]) -> None:
+        """Refuses names that the frame has already."""
+        taken = [name for name in names if name in self.frame.columns]
+        if taken:
+            raise InputError(
+                f"data must have no column {taken[0]!r}, which the result adds; rename the column"
+            )
+
+    def beside(self, filled: Any, columns: Mapping[str, np.ndarray]) -> Any:
+        """The frame with more columns at its end; NaN, NaT and None are null."""
+        self.check_beside(list(columns))
+        frame = nw.from_native(filled, eager_only=True)
+        added = [beside(name, each[self.rows], frame) for name, each in columns.items()]
+        return frame.with_columns(*added).to_native() if added else filled
 
     def _filled(
         self, frame: nw.DataFrame[Any], values: Float[np.ndarray, "row dim"]
@@ -108,6 +129,17 @@ class ArrayBack:
     def fill(self, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
         """The array with its missing cells replaced, in its own type."""
         return self._filled(self.array, values)
+
+    def beside(self, filled: Any, columns: Mapping[str, np.ndarray]) -> Any:
+        """Refuses, as `check_beside` does."""
+        self.check_beside(list(columns))
+
+    def check_beside(self, names: Sequence[str]) -> None:
+        """Refuses: an array has no names for more columns."""
+        raise InputError(
+            "interval and provenance must be asked of a table, got an array, which has no names "
+            "for more columns; give a table, or ask for quantiles"
+        )
 
     def _filled(self, array: np.ndarray, values: Float[np.ndarray, "row dim"]) -> np.ndarray:
         flat = array.reshape(self.known.shape).copy()

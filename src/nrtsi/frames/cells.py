@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from nrtsi.errors import InputError
 
-__all__ = ["as_float", "as_kind", "floats", "put", "put_arrow", "within"]
+__all__ = ["as_float", "as_kind", "beside", "floats", "put", "put_arrow", "within"]
 
 
 def within(values: Float[np.ndarray, " cell"], kind: np.dtype[Any]) -> np.ndarray:
@@ -60,6 +60,16 @@ def as_kind(fresh: pa.Array, like: nw.Series[Any]) -> nw.Series[Any]:
     """Arrow data as a column of the library that `like` belongs to."""
     table = pa.table({"fresh": fresh})
     return nw.from_arrow(table, backend=like.implementation).get_column("fresh").alias(like.name)
+
+
+def beside(name: str, values: np.ndarray, frame: nw.DataFrame[Any]) -> nw.Series[Any]:
+    """A new column of numbers, durations or words for `frame`; what is not known is null."""
+    kind = pa.string() if values.dtype.kind == "O" else None
+    table = pa.table({name: pa.array(values, type=kind, from_pandas=True)})
+    column = nw.from_arrow(table, backend=frame.implementation).get_column(name)
+    # Rows of a pandas table have names, by which columns would be put together.
+    index = nw.maybe_get_index(frame)
+    return column if index is None else nw.maybe_set_index(column, index=index)
 
 
 def _arrow(column: nw.Series[Any], values: Float[np.ndarray, " cell"]) -> pa.Array:

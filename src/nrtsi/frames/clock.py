@@ -12,7 +12,7 @@ from jaxtyping import Float
 from nrtsi.errors import InputError
 from nrtsi.frames.times import Times, spacings
 
-__all__ = ["Clock", "duration"]
+__all__ = ["Clock", "duration", "in_words"]
 
 _SECOND = 1_000_000_000  # nanoseconds
 _DAY = 86_400.0  # seconds
@@ -139,6 +139,63 @@ class Clock:
         ticks = _less(times.ticks, whole) - rest / times.tick
         return ticks / (self.unit / times.tick)
 
+    def lengths(self, units: Float[np.ndarray, " _"]) -> np.ndarray:
+        """Lengths of time as the caller has them: durations, or numbers of the caller's measure.
+
+        What is infinite becomes no duration at all.
+        """
+        if self.kind == "number":
+            return units * self.unit
+        with np.errstate(invalid="ignore"):
+            nanoseconds = np.where(np.abs(units * self.unit) < 2**63, units * self.unit, np.nan)
+            whole = np.rint(np.nan_to_num(nanoseconds)).astype("timedelta64[ns]")
+        whole[np.isnan(nanoseconds)] = np.timedelta64("NaT")
+        return whole
+
+    def length_of(self, length: float | str, what: str) -> float:
+        """Units in a length: a number of steps, which are units, or a duration.
+
+        Raises:
+            InputError: It is neither, or a duration where times are plain numbers.
+
+        >>> hourly = Clock("datetime", 0, 3600e9)
+        >>> hourly.length_of("1d", "max_gap"), hourly.length_of(6, "max_gap")
+        (24.0, 6.0)
+        """
+        if not isinstance(length, str) or _PLAIN.fullmatch(length):
+            return _steps(length, what)
+        if self.kind == "datetime":
+            return duration(length) * _SECOND / self.unit
+        raise InputError(
+            f"{what} must be a number of steps where times are plain numbers, got {length!r}; "
+            f"write it without a unit"
+        )
+
+    def words(self, units: float) -> str:
+        """A length of time as a reader would write it, and as `every` takes it.
+
+        >>> hourly = Clock("datetime", 0, 3600e9)
+        >>> hourly.words(0.25), hourly.words(6.0), hourly.words(36.0), hourly.words(48.0)
+        ('15min', '6h', '36h', '2d')
+        >>> Clock("number", 0, 2.0).words(1.0)
+        '2'
+        """
+        if not math.isfinite(units):
+            return "any"
+        if not units:
+            return "0"
+        if self.kind == "number":
+            return f"{units * self.unit:.15g}"
+        return in_words(round(units * self.unit))
+
+    @property
+    def day(self) -> float | None:
+        """A day in units, where there is one and it is longer than two units."""
+        return next((period for period in self.periods() if self._is_day(period)), None)
+
+    def _is_day(self, period: float) -> bool:
+        return math.isclose(period * self.unit, _DAY * _SECOND)
+
     def periods(self) -> tuple[float, ...]:
         """Day, week and year in units, those longer than two units; none for plain numbers.
 
@@ -149,6 +206,27 @@ class Clock:
             return ()
         lengths = (period * _SECOND / self.unit for period in _PERIODS)
         return tuple(length for length in lengths if length > 2)
+
+
+def in_words(nanoseconds: int) -> str:
+    """A duration in its largest unit that leaves no fraction.
+
+    >>> in_words(5_400_000_000_000), in_words(0)
+    ('90min', '0d')
+    """
+    name = next(name for name, size in _NAMES.items() if nanoseconds % size == 0)
+    return f"{nanoseconds // _NAMES[name]}{name}"
+
+
+_NAMES = {
+    "d": 86_400 * _SECOND,
+    "h": 3_600 * _SECOND,
+    "min": 60 * _SECOND,
+    "s": _SECOND,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
 
 
 _KIND = {"datetime": "datetimes", "number": "plain numbers"}
@@ -191,13 +269,30 @@ def datetime_step(step: float | str, what: str) -> float:
 
 def number_step(step: float | str, what: str) -> float:
     """A positive length on a clock of plain numbers; text is read as a number."""
-    try:
-        length = math.nan if isinstance(step, bool) else float(step)
-    except (TypeError, ValueError):
-        length = math.nan
-    if not (math.isfinite(length) and length > 0):
+    length = _number(step)
+    if math.isnan(length):
         raise InputError(
             f"{what} must be a positive number where times are plain numbers, got {step!r}; "
             f"give it in the measure of the time column"
         )
     return length
+
+
+def _steps(length: float | str, what: str) -> float:
+    """A positive number of units."""
+    steps = _number(length)
+    if math.isnan(steps):
+        raise InputError(
+            f"{what} must be a positive number of steps, or a duration such as '6h' where times "
+            f"are datetimes, got {length!r}; leave it out for no limit"
+        )
+    return steps
+
+
+def _number(text: float | str) -> float:
+    """A positive, finite number; NaN where it is none."""
+    try:
+        number = math.nan if isinstance(text, bool) else float(text)
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) and number > 0 else math.nan

@@ -1,11 +1,11 @@
 """`Panel`: the caller's data as a `SeriesSet`, and the way back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
 from nrtsi.frames.asked import Asked, asked_of, blank_array, blank_frame, grid_of
@@ -61,6 +61,17 @@ class Panel:
         return tuple(self.ids[i] for i in np.flatnonzero(count == 0))
 
     @property
+    def nothing_known(self) -> Bool[np.ndarray, "row 1"]:
+        """True for the rows of such series."""
+        some = np.logical_or.reduceat(self.series.observed.any(axis=1), self.series.start[:-1])
+        return ~some[self.series.owner][:, None]
+
+    @property
+    def backend(self) -> Any:
+        """The library that the caller's tables are of, for narwhals; None for an array."""
+        return self.back.frame.implementation if isinstance(self.back, FrameBack) else None
+
+    @property
     def by_row_number(self) -> bool:
         """Whether no column of times was found in a frame, so that its rows are counted."""
         return any(sentence.startswith(BY_ROW_NUMBER) for sentence in self.guesses)
@@ -73,6 +84,18 @@ class Panel:
         """
         self._must_fit(values)
         return self.back.fill(values)
+
+    def check_beside(self, names: Sequence[str]) -> None:
+        """Refuses names of columns that `beside` could not add."""
+        self.back.check_beside(names)
+
+    def beside(self, filled: Any, columns: Mapping[str, np.ndarray]) -> Any:
+        """What `fill` returned with more columns, each with an entry for every row of `series`.
+
+        Raises:
+            InputError: The data has a column of such a name, or is an array.
+        """
+        return self.back.beside(filled, columns)
 
     def stack(
         self,

@@ -65,6 +65,9 @@ class Hiding:
     scoring: bool = False
     """Hides about 15 % of the cells, and never all of a channel of a series."""
 
+    day: float | None = None
+    """A day in units, where what fails at a time of day is to be hidden at that time of day."""
+
     @classmethod
     def choose(
         cls,
@@ -74,6 +77,7 @@ class Hiding:
         whole_rows: bool,
         scoring: bool = False,
         rates: tuple[float, float] = RATES,
+        day: float | None = None,
     ) -> "Hiding":
         """What `hide` means for these data.
 
@@ -95,7 +99,8 @@ class Hiding:
         shares = _shares(hide, missing >= FEW, scoring)
         if scoring:
             rates = (SCORED, SCORED)
-        return cls(tuple(shares), tuple(shares.values()), whole_rows, series, rates, scoring)
+        weights = tuple(shares.values())
+        return cls(tuple(shares), weights, whole_rows, series, rates, scoring, day)
 
     def draw(self, series: SeriesSet, rng: np.random.Generator) -> Bool[np.ndarray, "row dim"]:
         """The cells to hide: observed ones, and never all of a series.
@@ -138,7 +143,7 @@ class Hiding:
         if kind == "blocks":
             longest = max(2, int(series.length.max(initial=0)) // 2)
             return blocks(series, rng, rate=rate, length=(2, longest), whole_rows=self.whole_rows)
-        return own(series, rng, self._gaps)
+        return own(series, rng, self._gaps, self.day)
 
     def _draw_scored(
         self, series: SeriesSet, rng: np.random.Generator

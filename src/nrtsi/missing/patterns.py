@@ -97,13 +97,17 @@ class Gaps:
 
 
 def own(
-    series: SeriesSet, rng: np.random.Generator, donors: SeriesSet | Gaps
+    series: SeriesSet,
+    rng: np.random.Generator,
+    donors: SeriesSet | Gaps,
+    day: float | None = None,
 ) -> Bool[np.ndarray, "row dim"]:
     """Hides in each series what is missing in a stretch of `donors` of the same length.
 
     So holes keep their lengths, and channels that fail together are hidden together. A stretch
     begins at a random row, goes round from the end of its donor to the beginning, and is one that
-    has missing cells. Hides nothing where `donors` misses nothing.
+    has missing cells. Hides nothing where `donors` misses nothing. With the length of a `day`, on
+    data with a row a unit, what fails at a time of day is hidden at that time of day.
     """
     gaps = donors if isinstance(donors, Gaps) else Gaps.of(donors)
     if series.dims != gaps.donors.dims:
@@ -111,6 +115,10 @@ def own(
     if gaps.row.size == 0:
         return np.zeros_like(series.observed)
     first, size, offset = _stretches(series.length, gaps, rng)
+    if day is not None:
+        begins = series.time[np.minimum(series.start[:-1], max(series.rows - 1, 0))]
+        later = (begins - gaps.donors.time[first + offset]) % day
+        offset = (offset + np.rint(later).astype(np.int64)) % size
     step = np.arange(series.rows) - np.repeat(series.start[:-1] - offset, series.length)
     row = np.repeat(first, series.length) + step % np.repeat(size, series.length)
     return series.observed & ~gaps.donors.observed[row]

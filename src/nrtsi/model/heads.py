@@ -20,11 +20,16 @@ LARGEST_LOG_SCALE = 1.8
 
 @runtime_checkable
 class Prediction(Protocol):
-    """The one interface that training and inference know; a new head implements these six."""
+    """The one interface that training and inference know; a new head implements these seven."""
 
     @property
     def mean(self) -> Float[Tensor, "*batch dim"]:
         """Best single guess."""
+        ...
+
+    @property
+    def scale(self) -> Float[Tensor, "*batch dim"]:
+        """How far the truth may be from it: as large as errors of the kind usually are."""
         ...
 
     def moved(
@@ -54,21 +59,27 @@ class Prediction(Protocol):
 
 @dataclass(frozen=True)
 class Point:
-    """A single guess for every cell."""
+    """A single guess for every cell; its scale is that of the unit it is told in."""
 
     mean: Float[Tensor, "*batch dim"]
+    unit: Float[Tensor, "#*batch dim"] | float = 1.0
+
+    @property
+    def scale(self) -> Float[Tensor, "*batch dim"]:
+        """The unit, of every cell alike."""
+        return torch.ones_like(self.mean) * self.unit
 
     def moved(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Point":
         """The same guess for `shift + scale × cell`."""
-        return Point(shift + scale * self.mean)
+        return Point(shift + scale * self.mean, scale * self.unit)
 
     def trusted(
         self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
     ) -> "Point":
         """A share of the guess."""
-        return Point(share * self.mean)
+        return Point(share * self.mean, self.unit)
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """The guess, whatever the noise."""
@@ -90,6 +101,11 @@ class Gaussian:
     mean: Float[Tensor, "*batch dim"]
     log_scale: Float[Tensor, "*batch dim"]
 
+    @property
+    def scale(self) -> Float[Tensor, "*batch dim"]:
+        """The standard deviation."""
+        return self.log_scale.exp()
+
     def moved(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Gaussian":
@@ -104,7 +120,7 @@ class Gaussian:
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Mean plus scaled noise."""
-        return self.mean + self.log_scale.exp() * noise
+        return self.mean + self.scale * noise
 
     def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
         """Mean plus the standard normal's quantile, scaled."""

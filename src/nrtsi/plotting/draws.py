@@ -10,7 +10,6 @@ from jaxtyping import Float
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.imputer import NRTSI
-from nrtsi.inference import part_of
 from nrtsi.plotting.canvas import IMPUTED, LINE, OBSERVED, blank, explain, plain_axes, sample, save
 from nrtsi.plotting.view import One, View
 
@@ -48,7 +47,7 @@ def plot_draws(
 
     Raises:
         InputError: matplotlib is not installed, there is no such series or column, `draws` is
-            not positive, the model has a point head, or `path` cannot be written.
+            not positive, or `path` cannot be written.
     """
     one = One.of(model.open(frame), series)
     if plane:
@@ -67,18 +66,7 @@ def drawn(
     """Draws of one series, all its values; those of `NRTSI.sample`."""
     if draws < 1:
         raise InputError(f"draws must be at least 1, got {draws}; ask for more")
-    if model.fitted_.engine.model.head == "point":
-        raise InputError(
-            "draws and intervals need a model that knows how sure it is, got one with a point "
-            "head; fit one with a preset other than 'paper'"
-        )
-
-    def draw(number: int) -> Float[np.ndarray, "row dim"]:
-        told = part_of(listener, number / draws, 1 / draws)
-        return model.fitted_.draw(one.series, model.seed, number, told)
-
-    observed, value = one.series.observed, one.series.value
-    return [np.where(observed, value, draw(number)) for number in range(draws)]
+    return model.draw_series(one.series, draws, listener)
 
 
 def _figure(

@@ -1,6 +1,6 @@
 """How the error grows with the distance to the nearest known value."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from nrtsi import metrics
-from nrtsi.evaluation import Trial, check_baselines
+from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.frames import Clock
 from nrtsi.imputer import NRTSI
 from nrtsi.plotting.canvas import IMPUTED, blank, explain, plain_axes, save
-from nrtsi.scaling import Scaler
 from nrtsi.schedule.gaps import gaps, level_of
 from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
@@ -51,9 +49,6 @@ class GapErrors:
     clock: Clock
     """What a unit is."""
 
-    seen: bool
-    """A model was given that had been fitted on these data, hidden cells and all."""
-
     guesses: tuple[str, ...] = ()
     """Sentences that say what was guessed about the columns."""
 
@@ -67,21 +62,17 @@ def plot_gaps(
     frame: Any,
     *,
     model: NRTSI | None = None,
-    hide: str = "auto",
-    seed: int = 0,
     baselines: Sequence[str] = ("linear", "forward", "mean"),
     title: str | None = None,
     listener: Listener | None = None,
     **settings: Any,
 ) -> GapErrors:
-    """Hides known cells as `evaluate` does, and draws the error against the width of the gap.
+    """Hides known cells as `NRTSI.backtest` does, and draws the error against the gap.
 
     Args:
         path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
         frame: Anything that `NRTSI.fit` takes.
         model: A fitted model; None fits one on the data without the hidden cells.
-        hide: How cells are hidden, as in `NRTSI`.
-        seed: Decides which cells are hidden, and the training.
         baselines: Names of the baselines to draw beside nrtsi.
         title: A line above the picture.
         listener: Is told of the progress.
@@ -95,15 +86,7 @@ def plot_gaps(
             cannot be written.
     """
     figure = blank(7.0)  # finds out whether matplotlib is there before the training
-    errors = gap_errors(
-        frame,
-        model=model,
-        hide=hide,
-        seed=seed,
-        baselines=baselines,
-        listener=listener,
-        **settings,
-    )
+    errors = gap_errors(frame, model=model, baselines=baselines, listener=listener, **settings)
     _draw(figure, errors, title or "Error of hidden values by their distance to what is known")
     save(figure, path)
     return errors
@@ -113,37 +96,40 @@ def gap_errors(
     frame: Any,
     *,
     model: NRTSI | None = None,
-    hide: str = "auto",
-    seed: int = 0,
     baselines: Sequence[str] = ("linear", "forward", "mean"),
     listener: Listener | None = None,
     **settings: Any,
 ) -> GapErrors:
-    """The errors that `evaluate` averages, by the distance to the nearest known value."""
-    check_baselines(baselines)
-    trial = Trial.open(frame, model, None, {"hide": hide, "seed": seed, **settings})
-    truth, hidden = trial.truth, trial.hidden
-    filled = {"nrtsi": trial.fill(listener)}
-    filled |= {name: trial.fill_simply(name) for name in baselines}
-
-    far = distances(trial.known, hidden)
+    """The errors that a back-test averages, by the distance to the nearest known value."""
+    _refuse_settings(model, settings)
+    imputer = NRTSI(**settings) if model is None else model
+    trial = imputer.backtest(frame, baselines=baselines, listener=listener)
+    hidden = trial.aside.hidden
+    far = distances(trial.aside.known, hidden)[hidden]
     bucket = np.where(np.isfinite(far), level_of(far - SAME, max_level=FARTHEST), FARTHEST)
-    found, cells = np.unique(bucket[hidden], return_counts=True)
-    spread = Scaler.fit(truth).spread
+    found, cells = np.unique(bucket, return_counts=True)
+    spread = trial.spread[trial.channel]
 
-    def errors(guess: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, " bucket"]:
-        scaled = truth.value / spread, guess / spread
-        return np.array([metrics.mse(*scaled, hidden & (bucket == each)) for each in found])
+    def errors(guess: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " bucket"]:
+        squared = ((trial.truth - guess) / spread) ** 2
+        return np.array([squared[bucket == each].mean() for each in found])
 
     return GapErrors(
         bucket=found,
         cells=cells,
-        mse={name: errors(guess) for name, guess in filled.items()},
-        whole=bool((far[hidden] == np.round(far[hidden])).all()),
-        clock=trial.panel.clock,
-        seen=trial.seen,
-        guesses=trial.panel.guesses,
+        mse={name: errors(guess) for name, guess in trial.guesses.items()},
+        whole=bool((far == np.round(far)).all()),
+        clock=trial.clock,
+        guesses=trial.remarks,
     )
+
+
+def _refuse_settings(model: NRTSI | None, settings: Mapping[str, Any]) -> None:
+    if model is not None and settings:
+        raise InputError(
+            f"{', '.join(settings)} must not be given with a model, which has its own; "
+            f"leave the model out to fit one with these settings"
+        )
 
 
 def distances(

@@ -13,8 +13,8 @@ from nrtsi.events import Listener
 from nrtsi.frames import Columns, read
 from nrtsi.imputer import NRTSI
 from nrtsi.plotting.canvas import GAP, IMPUTED, OBSERVED, blank, plain_axes, save
-from nrtsi.plotting.draws import drawn
 from nrtsi.plotting.view import One
+from nrtsi.wishes import check_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,11 +80,11 @@ def plot_filling(
     *,
     series: int = 0,
     shown: Sequence[str] | None = None,
-    draws: int = 100,
+    interval: float | None = 0.9,
     title: str | None = None,
     listener: Listener | None = None,
 ) -> None:
-    """Draws one series as the model fills it, with a band that holds 90 % of its draws.
+    """Draws one series as the model fills it, with a band that is to hold 90 % of the truth.
 
     Args:
         path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
@@ -92,19 +92,19 @@ def plot_filling(
         frame: Data with missing cells.
         series: Which of the frame's series, counted in their sorted order.
         shown: Names of the value columns to draw; all where None.
-        draws: How many draws the band is made of; 0 leaves it out.
+        interval: Probability that the band is to hold; None leaves it out.
         title: A line above the panels; without it, which series it is.
         listener: Told of every pass.
 
     Raises:
-        InputError: As for `plot_series`; or draws are asked of a model with a point head.
+        InputError: As for `plot_series`; or `interval` is no probability.
     """
+    check_interval(interval)
     one = One.of(model.open(frame), series)
     one.places(shown)  # a mistake in these is found before the work
-    many = np.stack(drawn(model, one, draws, listener)) if draws else None
-    band = None if many is None else tuple(np.quantile(many, (0.05, 0.95), axis=0))
-    value = np.where(one.series.observed, one.series.value, model.fill_series(one.series))
-    picture = _Picture(one, value, band, f"90 % of {draws} draws")
+    answers = model.answers(one.series, listener)
+    band = None if interval is None else answers.interval(interval)
+    picture = _Picture(one, answers.value, band, f"{100 * (interval or 0):g} % interval")
     save(_figure(picture, shown, title or f"{one.label}, filled by nrtsi"), path)
 
 

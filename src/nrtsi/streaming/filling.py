@@ -19,6 +19,7 @@ from nrtsi.streaming.holes import far_rows, survey
 from nrtsi.streaming.output import Output
 from nrtsi.streaming.reading import naming, read_parts
 from nrtsi.streaming.sources import Part
+from nrtsi.wishes import Wishes
 
 __all__ = ["Filling", "model_columns"]
 
@@ -57,6 +58,9 @@ class Filling:
     model: NRTSI
     output: Output
     parts: Sequence[Part]
+
+    wishes: Wishes
+    """What is not to be filled."""
 
     def run(self, listener: Listener | None) -> None:
         """Makes every part that has not been made, and places every file once it is complete."""
@@ -119,7 +123,9 @@ class Filling:
         near = pa.concat_tables([earlier.cast(own.schema), own, later.cast(own.schema)])
         with naming(beside.own.part):
             far = self._far(beside.own.part, own, near).cast(own.schema)
-            filled = self.model.impute(pa.concat_tables([far, near]), listener=listener)
+            whole = pa.concat_tables([far, near])
+            longest, widest = self.wishes.max_gap, self.wishes.max_width
+            filled = self.model.impute(whole, listener=listener, max_gap=longest, max_width=widest)
         filled = filled.slice(far.num_rows + earlier.num_rows, own.num_rows)
         for name in self.model.columns_.values or ():
             place = table.schema.get_field_index(name)

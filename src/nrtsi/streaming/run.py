@@ -18,10 +18,15 @@ from nrtsi.streaming.output import Output
 from nrtsi.streaming.sources import SUFFIXES, must_be_alike, parts_of, sources_of
 from nrtsi.streaming.training import Say, fitted_in
 from nrtsi.streaming.work import Work, memory_for, work_folder
+from nrtsi.wishes import Wishes
 
 __all__ = ["Summary", "impute_files"]
 
 log = logging.getLogger(__name__)
+
+
+PLAIN = Wishes()
+"""Nothing but the values."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ def impute_files(
     target: str | Path,
     *,
     memory: str | float | None = None,
+    wishes: Wishes = PLAIN,
     resume: bool = False,
     overwrite: bool = False,
     listener: Listener | None = None,
@@ -67,6 +73,7 @@ def impute_files(
         target: A file for a file, a folder for a folder; its parent folder exists.
         memory: Memory for the data worked on at once, as "512MB", "2GiB" or bytes; what the
             program itself takes comes on top. That of the run to be resumed, or 1 GiB, without it.
+        wishes: What is not to be filled: `max_gap` and `max_width` of `NRTSI.impute`.
         resume: Go on with a run that was cut short, if there is one.
         overwrite: Replace files that are in the way, and forget a run that was cut short.
         listener: Told of every step of training and every pass of imputation.
@@ -86,6 +93,7 @@ def impute_files(
         "version of nrtsi": __version__,
         "model": _digest(model),
         "memory": budget,
+        "limits": [wishes.max_gap, wishes.max_width],
         "input": {each.name: [each.size, each.modified, each.rows] for each in sources},
     }
     if resume and not begun:
@@ -95,7 +103,8 @@ def impute_files(
     places = {each.name: target / each.name if source.is_dir() else target for each in sources}
     try:
         fitted = fitted_in(work, model, parts, listener, say)
-        Filling(fitted, Output(work, places), parts).run(listener)
+        wishes.refusal(fitted.clock_, fitted.columns_)  # finds a mistake before the work
+        Filling(fitted, Output(work, places), parts, wishes).run(listener)
     except InputError:
         if work.is_worthless:
             work.remove()

@@ -85,7 +85,7 @@ def _found(network: Network, validation: Batch, windows: int) -> _Sums:
         with torch.inference_mode():
             prediction = network(batch.tokens)
             mean = prediction.mean
-            scale = prediction.draw(torch.ones_like(mean)) - mean
+            scale = prediction.scale
         base = batch.tokens.base
         sums.add(batch, mean - base, batch.truth - base, scale)
     return sums

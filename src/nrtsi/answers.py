@@ -1,0 +1,120 @@
+"""`Answers`: what is said of every cell, as a value, an interval, or a draw."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from nrtsi.backtest import Choice
+from nrtsi.baselines import BASELINES
+from nrtsi.bounds import Bounds
+from nrtsi.calibration import Calibration
+from nrtsi.events import Listener
+from nrtsi.fitted import Fitted
+from nrtsi.frames import Panel
+from nrtsi.holes import Holes
+from nrtsi.inference import Belief, noise
+from nrtsi.series import SeriesSet
+
+__all__ = ["Answers", "believed"]
+
+
+def believed(
+    fitted: Fitted, panel: Panel, asked: Panel, choice: Choice, listener: Listener | None = None
+) -> Belief:
+    """What the chosen methods make of every cell of `asked`.
+
+    How far off they are is what the networks say: a scale need only tell hard cells from easy
+    ones, and calibration does the rest. Nothing is believed of a series in which nothing is known.
+    """
+    belief = _networks(fitted, panel, asked, listener)
+    bucket = Holes.of(asked.series).bucket
+    index = choice.table[np.arange(asked.series.dims), bucket]
+    value = np.where(asked.nothing_known, np.nan, belief.value)
+    for name in choice.used:
+        if name != "nrtsi":
+            own = (bucket >= 0) & (index == choice.methods.index(name))
+            value = np.where(own, _simple(name, panel, asked), value)
+    return Belief(value, belief.scale)
+
+
+def _networks(fitted: Fitted, panel: Panel, asked: Panel, listener: Listener | None) -> Belief:
+    """What is in the data is filled first; the rest then follows from it, as unsure as it is."""
+    belief = fitted.believe(panel.series, listener=listener)
+    if asked is panel:
+        return belief
+    added, rows = asked.series, asked.original_rows
+    value, scale = np.zeros_like(added.value), np.zeros_like(added.value)
+    observed = np.zeros_like(added.observed)
+    value[rows], scale[rows], observed[rows] = belief.value, belief.scale, True
+    return fitted.believe(replace(added, value=value, observed=observed), scale, listener)
+
+
+def _simple(name: str, panel: Panel, asked: Panel) -> Float[np.ndarray, "row dim"]:
+    """What a baseline, fitted on the data at hand, makes of them."""
+    baseline = BASELINES[name](on_empty="skip")
+    return baseline.fit_panel(panel).values(panel, asked, baseline.fill_series)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is believed of the cells of some series, and how sure that is."""
+
+    series: SeriesSet
+    belief: Belief
+    """Not yet kept inside the bounds."""
+
+    holes: Holes
+    calibration: Calibration
+    bounds: Bounds | None
+
+    @property
+    def value(self) -> Float[np.ndarray, "row dim"]:
+        """The best guess of every cell; known ones keep their value."""
+        return self._settled(self.belief.value)
+
+    def quantile(self, level: float) -> Float[np.ndarray, "row dim"]:
+        """What missing cells stay below with probability `level`."""
+        normal = np.full(self.series.value.shape, NormalDist().inv_cdf(level))
+        return self._at(normal)
+
+    def interval(
+        self, level: float
+    ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
+        """The ends between which missing cells lie with probability `level`; around the value."""
+        row, channel = np.nonzero(self.holes.number >= 0)
+        ends = self.calibration.ends(level, channel, self.holes.bucket[row, channel])
+        value, (lower, upper) = self.value, (self._moved(row, channel, end) for end in ends)
+        return np.minimum(lower, value), np.maximum(upper, value)
+
+    def draws(self, count: int, seed: int) -> Iterator[Float[np.ndarray, "row dim"]]:
+        """Whole paths: missing cells as far from the best guess as they may be, together."""
+        for draw in range(count):
+            independent = np.stack([noise(self.series, seed, 2 * draw + each) for each in (0, 1)])
+            coherence = self.calibration.coherence
+            yield self._at(coherence.normal(self.series, self.holes, independent))
+
+    def _at(self, normal: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
+        """Values whose errors stand for these standard normal numbers."""
+        row, channel = np.nonzero(self.holes.number >= 0)
+        bucket = self.holes.bucket[row, channel]
+        score = self.calibration.score(normal[row, channel], channel, bucket)
+        return self._moved(row, channel, score)
+
+    def _moved(
+        self,
+        row: Int[np.ndarray, " cell"],
+        channel: Int[np.ndarray, " cell"],
+        score: Float[np.ndarray, " cell"],
+    ) -> Float[np.ndarray, "row dim"]:
+        """Values with these errors, in scales, at these cells."""
+        value = self.belief.value.copy()
+        value[row, channel] += self.belief.scale[row, channel] * score
+        return self._settled(value)
+
+    def _settled(self, value: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
+        """Inside the bounds; what is known stays what it is, in bounds or not."""
+        inside = value if self.bounds is None else self.bounds.inside(value)
+        return np.where(self.series.observed, self.series.value, inside)

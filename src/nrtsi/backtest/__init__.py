@@ -1,0 +1,15 @@
+"""How well each method finds cells again that it never saw, and which to use where."""
+
+from nrtsi.backtest.choice import Choice
+from nrtsi.backtest.result import Backtest, ChannelScore, Score
+from nrtsi.backtest.trial import OUR_FAILURES, Trial, check_baselines
+
+__all__ = [
+    "OUR_FAILURES",
+    "Backtest",
+    "ChannelScore",
+    "Choice",
+    "Score",
+    "Trial",
+    "check_baselines",
+]

@@ -1,0 +1,54 @@
+"""The page that `nrtsi report`, and `nrtsi impute --report`, writes."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nrtsi.events import Listener
+    from nrtsi.imputer import NRTSI
+    from nrtsi.wishes import Wishes
+
+__all__ = ["Page"]
+
+
+class Page:
+    """A page still to be written.
+
+    Args:
+        path: The file to write.
+        data: The file that it speaks of.
+        overwrite: Replace an existing one.
+
+    Raises:
+        InputError: It cannot, or should not, be written there.
+    """
+
+    def __init__(self, path: Path, data: Path, *, overwrite: bool) -> None:
+        from nrtsi.report import check_report
+
+        check_report(path, overwrite=overwrite)
+        self.path = path
+        self.data = data
+        self.overwrite = overwrite
+
+    def write(
+        self, model: "NRTSI", table: Any, wishes: "Wishes", listener: "Listener | None"
+    ) -> None:
+        """Tries the fitted model and the baselines on the table, fills it, and tells of both."""
+        from nrtsi.report import write_report
+        from nrtsi.reporting import report_of
+
+        trial = model.backtest(table, listener=listener)
+        panel = model.open(table)
+        report = report_of(
+            panel,
+            model.fill_panel(panel, panel, wishes, listener),
+            trial,
+            wishes,
+            source=self.data.name,
+            command=shlex.join(["nrtsi", *sys.argv[1:]]),
+            settings=model.info(),
+        )
+        write_report(self.path, report, overwrite=self.overwrite)

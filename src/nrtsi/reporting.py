@@ -1,0 +1,159 @@
+"""Makes the content of a report from a model, its data and its back-test."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from nrtsi import __version__
+from nrtsi.backtest import Backtest
+from nrtsi.frames import Clock, Panel
+from nrtsi.holes import bucket_of
+from nrtsi.provenance import Filled
+from nrtsi.report import (
+    Choice,
+    Coverage,
+    Gap,
+    Refusal,
+    Report,
+    Score,
+    SeriesShown,
+    State,
+    Tally,
+    most_missing,
+)
+from nrtsi.wishes import Wishes
+
+__all__ = ["report_of"]
+
+CAVEAT = (
+    "Errors and intervals were found by hiding known cells in gaps like those of the data. They "
+    "hold for such gaps; where values are missing for a reason that has to do with the values "
+    "themselves, nobody can tell from what is left."
+)
+
+
+def report_of(
+    panel: Panel,
+    filled: Filled,
+    trial: Backtest,
+    wishes: Wishes,
+    *,
+    source: str,
+    command: str,
+    settings: dict[str, Any],
+) -> Report:
+    """All that a page says of data that were filled, and of how well that can be done.
+
+    Args:
+        panel: The data as they were read.
+        filled: What was made of them.
+        trial: How well methods found known cells again.
+        wishes: What was asked for.
+        source: What the data are called.
+        command: The command line that does it again.
+        settings: The settings of the model.
+    """
+    state = _states(filled)
+    shown = list(_shown(panel, filled, state))
+    return Report(
+        title=f"{source}: what was missing, and what was filled in",
+        source=source,
+        made_at=datetime.now(UTC),
+        version=__version__,
+        time_kind=panel.clock.kind,
+        channels=filled.names,
+        series=tuple(shown),
+        all_series=panel.series.series,
+        tallies=tuple(Tally.of(name, [state[:, dim]]) for dim, name in enumerate(filled.names)),
+        level=wishes.level,
+        scores=tuple(
+            Score(
+                row["channel"],
+                _gap(row, trial.clock),
+                row["method"],
+                row["n"],
+                row["mse"],
+                row["mae"],
+            )
+            for row in trial.rows()
+        ),
+        choices=tuple(_choices(trial, filled)),
+        coverage=tuple(
+            Coverage(
+                row["channel"],
+                _gap(row, trial.clock),
+                row["n"],
+                row["holes"],
+                wishes.level,
+                row["covered"],
+            )
+            for row in trial.coverage(wishes.level, wishes.method)
+        ),
+        refusals=tuple(_refusals(filled, wishes)),
+        remarks=(*panel.guesses, *(f"{n} did not run: {why}" for n, why in trial.failed.items())),
+        caveats=(CAVEAT,),
+        command=command,
+        settings=settings,
+    )
+
+
+def _states(filled: Filled) -> UInt8[np.ndarray, "row dim"]:
+    state = filled.source.astype(np.uint8)
+    state[~np.isfinite(filled.kept) & (state == State.IMPUTED)] = State.MISSING
+    return state
+
+
+def _shown(
+    panel: Panel, filled: Filled, state: UInt8[np.ndarray, "row dim"]
+) -> Iterator[SeriesShown]:
+    """The series with the most to see."""
+    series, time = panel.series, _time(panel)
+    holes = np.add.reduceat((state > 0).sum(axis=1), series.start[:-1])
+    missing = state > 0
+    ends = [np.where(missing, end, np.nan) for end in filled.interval]
+    for number in most_missing(holes.tolist(), (series.length * series.dims).tolist()):
+        rows = slice(int(series.start[number]), int(series.start[number + 1]))
+        name = str(panel.ids[number]) if panel.columns.id is not None else ""
+        lower, upper = (end[rows] for end in ends)
+        yield SeriesShown(name, time[rows], filled.kept[rows], state[rows], lower, upper)
+
+
+def _time(panel: Panel) -> Float[np.ndarray, " row"]:
+    """Milliseconds since 1970, or the caller's own numbers."""
+    ticks = panel.times.ticks.astype(np.float64)
+    return ticks * (panel.times.tick / 1e6) if panel.clock.kind == "datetime" else ticks
+
+
+def _gap(row: dict[str, Any], clock: Clock) -> Gap:
+    low, high = row["gap_from"], row["gap_to"]
+    return Gap(low, high, clock.words(low), clock.words(high))
+
+
+def _choices(trial: Backtest, filled: Filled) -> Iterator[Choice]:
+    """The method that was used for each channel and length of hole that was tried."""
+    seen = set()
+    for row in trial.rows():
+        dim = filled.names.index(row["channel"])
+        bucket = int(bucket_of(np.array([row["gap_to"]]))[0])
+        if (dim, bucket) not in seen:
+            seen.add((dim, bucket))
+            method = filled.choice.methods[filled.choice.table[dim, bucket]]
+            yield Choice(row["channel"], _gap(row, trial.clock), method)
+
+
+def _refusals(filled: Filled, wishes: Wishes) -> Iterator[Refusal]:
+    """How many cells of each channel were refused, and why."""
+    percent = f"{100 * wishes.level:g} %"
+    for dim, name in enumerate(filled.names):
+        long = int(filled.refused.too_long[:, dim].sum())
+        wide = int(filled.refused.too_wide[:, dim].sum())
+        if long:
+            most = wishes.max_gap if isinstance(wishes.max_gap, str) else f"{wishes.max_gap} steps"
+            yield Refusal(name, long, f"the hole is longer than {most}")
+        if wide:
+            width = wishes.max_width
+            widest = width[name] if isinstance(width, Mapping) else width
+            yield Refusal(name, wide, f"the {percent} interval is wider than {widest}")

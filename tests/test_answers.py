@@ -1,0 +1,486 @@
+"""What is said of a cell, from `Answers` to `NRTSI`: values, intervals, draws, their source."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+
+import nrtsi
+from nrtsi import NRTSI, InputError
+from nrtsi.answers import Answers
+from nrtsi.backtest import Choice
+from nrtsi.bounds import Bounds
+from nrtsi.calibration import Calibration, Coherence
+from nrtsi.calibration.quantiles import GRID
+from nrtsi.config import PRESETS, ScheduleConfig
+from nrtsi.frames import Clock
+from nrtsi.holes import BUCKETS, Holes
+from nrtsi.inference import Belief, Engine
+from nrtsi.model.rows import RowNetwork
+from nrtsi.model.tokens import Layout
+from nrtsi.provenance import SOURCES, Filled
+from nrtsi.refusal import Refusal
+from nrtsi.schedule.plan import plan
+from nrtsi.series import SeriesSet
+from tests.strategies import seeds, some_series
+
+LEVELS = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
+
+
+def some_calibration(seed, dims):
+    """Ascending quantiles, other ones in every channel and bucket, that cohere somehow."""
+    rng = np.random.default_rng(seed)
+    table = GRID * rng.uniform(0.2, 3, (dims, BUCKETS, 1)) + rng.normal(size=(dims, BUCKETS, 1))
+    across = np.full((dims, dims), 0.5) + 0.5 * np.eye(dims)
+    coherence = Coherence(rng.uniform(0.1, 2, dims), rng.random(dims) < 0.5, across)
+    return Calibration(table, np.ones((dims, BUCKETS), dtype=np.int64), coherence)
+
+
+def some_answers(seed, bounds=True):
+    """Answers about random series, half of them within bounds that the data do not keep."""
+    series, rng = some_series(seed), np.random.default_rng(seed)
+    missing = ~series.observed
+    value = np.where(missing, rng.normal(size=missing.shape), series.value)
+    belief = Belief(value, missing * rng.uniform(0.1, 2, missing.shape))
+    names = [str(dim) for dim in range(series.dims)]
+    within = {"0": (-0.5, 0.7)} if bounds and seed % 2 else None
+    return Answers(
+        series,
+        belief,
+        Holes.of(series),
+        some_calibration(seed, series.dims),
+        Bounds.of(within, names, np.ones(series.dims)),
+    )
+
+
+@given(seeds)
+@settings(max_examples=40)
+def test_observed_cells_never_change_and_the_interval_holds_the_value(seed):
+    answers = some_answers(seed)
+    series, missing = answers.series, ~answers.series.observed
+    quantiles = [answers.quantile(level) for level in LEVELS]
+    lower, upper = answers.interval(0.9)
+    drawn = list(answers.draws(2, seed=3))
+    for each in (answers.value, *quantiles, lower, upper, *drawn):
+        np.testing.assert_array_equal(each[~missing], series.value[~missing])
+    for below, above in pairwise(quantiles):
+        assert (below <= above).all()
+    assert (lower <= answers.value).all()
+    assert (answers.value <= upper).all()
+    narrow = answers.interval(0.5)
+    assert (lower <= narrow[0]).all()
+    assert (narrow[1] <= upper).all()
+
+
+@given(seeds.map(lambda seed: seed | 1))
+@settings(max_examples=20)
+def test_everything_imputed_is_inside_the_bounds(seed):
+    answers = some_answers(seed)
+    missing = ~answers.series.observed[:, 0]
+    said = [answers.value, *answers.interval(0.99), *answers.draws(2, 0)]
+    for each in (*said, *(answers.quantile(level) for level in LEVELS)):
+        assert (each[missing, 0] >= -0.5).all()
+        assert (each[missing, 0] <= 0.7).all()
+
+
+@given(seeds)
+@settings(max_examples=20)
+def test_draws_are_the_same_for_a_seed_and_depend_on_the_key_alone(seed):
+    answers = some_answers(seed)
+    first, second = answers.draws(2, seed=5)
+    np.testing.assert_array_equal(first, next(answers.draws(1, seed=5)))
+    if not answers.series.observed.all() and answers.bounds is None:
+        assert (first != second).any()
+        assert (first != next(answers.draws(1, seed=6))).any()
+    for each in range(answers.series.series):
+        own = slice(*answers.series.start[each : each + 2])
+        series = answers.series.select(np.array([each]))
+        belief = Belief(answers.belief.value[own], answers.belief.scale[own])
+        alone = replace(answers, series=series, belief=belief, holes=Holes.of(series))
+        np.testing.assert_allclose(next(alone.draws(1, seed=5)), first[own], atol=1e-12)
+
+
+def test_draws_have_the_quantiles_that_are_told():
+    answers = some_answers(2, bounds=False)
+    missing = ~answers.series.observed
+    drawn = np.stack([draw[missing] for draw in answers.draws(400, seed=0)])
+    assert drawn.shape[1] > 100
+    for level in (0.05, 0.5, 0.95):
+        below = np.mean(drawn <= answers.quantile(level)[missing], axis=0)
+        assert np.abs(below - level).max() < 5 * np.sqrt(level * (1 - level) / 400)
+        assert abs(below.mean() - level) < 0.03
+
+
+def test_nothing_is_said_of_a_series_in_which_nothing_is_known():
+    answers = some_answers(4, bounds=False)
+    gone = replace(answers, belief=Belief(answers.belief.value * np.nan, answers.belief.scale))
+    missing = ~answers.series.observed
+    for each in (gone.value, *gone.interval(0.9), next(gone.draws(1, 0))):
+        assert np.isnan(each[missing]).all()
+        assert np.isfinite(each[~missing]).all()
+
+
+# What the networks believe
+
+
+def engine(dims):
+    """An untrained network, which interpolates, with scales of its own."""
+    torch.manual_seed(0)
+    layout = Layout(dims, partial=True, levels=4)
+    network = RowNetwork(PRESETS["tiny"].model, layout).eval()
+    schedule = ScheduleConfig(order="midpoints", max_level=60)
+    return Engine([network], PRESETS["tiny"].model, layout, schedule)
+
+
+@given(seeds)
+@settings(max_examples=6)
+def test_beliefs_have_the_values_of_filling_and_are_sure_of_what_is_known(seed):
+    series = some_series(seed)
+    made = engine(series.dims)
+    belief = made.believe(series)
+    np.testing.assert_array_equal(belief.value, made.fill(series))
+    assert (belief.scale[series.observed] == 0).all()
+    assert (belief.scale[~series.observed] > 0).all()
+
+
+def test_the_memory_allowed_changes_no_belief():
+    series = some_series(3)
+    assert series.series > 1
+    made = engine(series.dims)
+    tight = replace(made, memory=200 * series.dims * 20).believe(series)
+    np.testing.assert_allclose(tight.scale, made.believe(series).scale, rtol=2e-4, atol=2e-4)
+
+
+@given(seeds)
+@settings(max_examples=6)
+def test_what_is_known_for_unsure_stays_so_unsure_and_makes_others_less_sure(seed):
+    series = some_series(seed, some_data=True)
+    given_scale = series.observed * np.random.default_rng(seed).uniform(0, 2, series.value.shape)
+    before = given_scale.copy()
+    made = engine(series.dims)
+    belief = made.believe(series, scale=given_scale)
+    np.testing.assert_array_equal(given_scale, before)  # it is the caller's
+    np.testing.assert_array_equal(belief.scale[series.observed], before[series.observed])
+    assert (belief.scale >= made.believe(series).scale).all()
+
+
+def bridge(size):
+    """A hole of so many cells between two observations."""
+    value = np.full((1, size + 2, 1), np.nan)
+    value[0, [0, -1]] = [[1.0], [2.0]]
+    return SeriesSet.stack(value)
+
+
+def test_errors_of_the_first_level_move_the_line_of_the_second():
+    series, made = bridge(3), engine(1)
+    whole = made.believe(series).scale.ravel()
+    middle = series.observed.copy()
+    middle[2] = True
+    value = made.fill(series)
+    known = replace(series, value=np.where(middle, value, 0.0), observed=middle)
+    own = made.believe(known).scale.ravel()
+    assert own[2] == 0 < own[1]
+    # Half-way between a known value and one that is unsure, half of that is inherited.
+    np.testing.assert_allclose(whole[[1, 3]], np.hypot(own[[1, 3]], whole[2] / 2), rtol=1e-6)
+
+
+class _Bridge:
+    """What a network that knows a Brownian motion says, of which the scale alone is asked."""
+
+    def __init__(self, series):
+        self.series = series
+
+    def scale(self, state, row):
+        known = np.flatnonzero(state.observed[:, 0])
+        left, right = known[known < row].max(), known[known > row].min()
+        low, at, high = self.series.time[[left, row, right]]
+        return np.sqrt((at - low) * (high - at) / (high - low))
+
+
+def test_a_brownian_bridge_comes_out_exactly_at_the_first_two_levels(monkeypatch):
+    series, made = bridge(15), engine(1)
+    known = _Bridge(series)
+
+    def ask(self, state, step, draw, cores):
+        scales = np.array([[known.scale(state, row)] for row in step.rows])
+        return [(step.rows, np.zeros_like(scales), scales)]
+
+    monkeypatch.setattr(Engine, "_ask", ask)
+    scale, time = made.believe(series).scale.ravel(), series.time
+    exact = np.sqrt(time * (16 - time) / 16)
+    early = [0, 4, 8, 12, 16]
+    np.testing.assert_allclose(scale[early], exact[early])
+    # Beyond, errors of neighbours are taken to go together more than they do: never too sure.
+    assert (scale >= exact - 1e-12).all()
+    assert (scale <= 1.25 * exact + 1e-12).all()
+    assert [step.rows.tolist() for step in plan(series, made.schedule)][:2] == [[8], [4, 12]]
+
+
+# Where values come from
+
+
+def filled_of(seed, clock):
+    """Two methods by length of the hole, some cells refused, and one value that is not known."""
+    answers = some_answers(seed)
+    series, holes = answers.series, answers.holes
+    names = tuple(f"c{dim}" for dim in range(series.dims))
+    table = np.tile(np.arange(BUCKETS) % 2, (series.dims, 1))
+    ends = answers.interval(0.9)
+    refused = Refusal(30.0, np.full(series.dims, 4.0)).refused(holes, ends[1] - ends[0])
+    choice = Choice(("nrtsi", "linear"), table)
+    return series, Filled(names, clock, answers.value, ends, holes, refused, choice)
+
+
+@given(seeds)
+@settings(max_examples=25)
+def test_columns_beside_the_values_say_cell_by_cell_what_is_so(seed):
+    clock = Clock("number", 0, 2.0)
+    series, filled = filled_of(seed, clock)
+    columns = filled.columns(about=True)
+    for dim, name in enumerate(filled.names):
+        for row in range(series.rows):
+            said = [columns[f"{name}_{each}"][row] for each in ("source", "method", "gap")]
+            ends = [columns[f"{name}_{each}"][row] for each in ("lower", "upper")]
+            if series.observed[row, dim]:
+                assert said[:2] == ["observed", None]
+                assert np.isnan([said[2], *ends]).all()
+                continue
+            length = filled.holes.length[row, dim]
+            wide = filled.interval[1][row, dim] - filled.interval[0][row, dim] > 4.0
+            refused = length > 30.0 or wide
+            assert said[0] == ("refused" if refused else "imputed")
+            assert said[1] == ("nrtsi", "linear")[filled.holes.bucket[row, dim] % 2]
+            assert said[2] == 2.0 * length
+            assert ends == [each[row, dim] for each in filled.interval]
+            assert np.isnan(filled.kept[row, dim]) == refused
+    assert list(filled.columns(about=False)) == [
+        f"{name}_{end}" for name in filled.names for end in ("lower", "upper")
+    ]
+
+
+def test_what_nobody_could_fill_is_not_called_imputed():
+    series, filled = filled_of(8, Clock("number", 0, 1.0))
+    unknown = replace(filled, value=np.where(series.observed, filled.value, np.nan))
+    source = np.array(SOURCES)[unknown.source]
+    assert set(source[~series.observed]) <= {"missing", "refused"}
+    assert (source[series.observed] == "observed").all()
+
+
+# The estimator
+
+SETTINGS = {"preset": "tiny", "steps": 6, "bounds": {"b": (-0.8, None)}, "on_empty": "skip"}
+
+
+def weather(rows=280):
+    """Two channels of an hourly table: single cells, and holes of four hours, missing."""
+    rng = np.random.default_rng(0)
+    base = np.sin(np.arange(rows) / 4)[:, None] + rng.normal(size=(rows, 2)) / 10
+    base[rng.random((rows, 2)) < 0.1] = np.nan
+    for begin in range(20, rows - 10, 40):
+        base[begin : begin + 4, (begin // 40) % 2] = np.nan
+    base[[19, 24], 0] = 0.5  # so that this hole is of four cells, five hours from end to end
+    base[20:24, 0] = np.nan
+    time = pd.date_range("2024-03-30", periods=rows, freq="h")
+    return pd.DataFrame({"time": time, "a": base[:, 0], "b": np.maximum(base[:, 1], -0.8)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return NRTSI(**SETTINGS).fit(weather())
+
+
+def test_asking_for_more_changes_no_value(model):
+    frame = weather()
+    plain = model.impute(frame)
+    more = model.impute(frame, interval=0.8, provenance=True)
+    pd.testing.assert_frame_equal(more[["time", "a", "b"]], plain)
+    at = model.impute(frame, every="20min")
+    more_at = model.impute(frame, every="20min", interval=0.8)
+    pd.testing.assert_frame_equal(more_at[["time", "a", "b"]], at)
+    assert list(more_at) == ["time", "a", "b", "a_lower", "a_upper", "b_lower", "b_upper"]
+    off = ~at["time"].isin(frame["time"])
+    assert more_at.loc[off, ["a_lower", "b_upper"]].notna().all(axis=None)
+
+
+def test_columns_are_right_for_the_table(model):
+    frame = weather()
+    result = model.impute(frame, provenance=True, max_gap="4h")
+    for name in ("a", "b"):
+        missing = frame[name].isna()
+        assert (result[f"{name}_source"] == "observed").equals(~missing)
+        for each in ("method", "gap", "lower", "upper"):
+            assert result[f"{name}_{each}"].notna().equals(missing)
+        assert set(result.loc[missing, f"{name}_method"]) == {"nrtsi"}
+        refused = result[f"{name}_source"] == "refused"
+        assert refused.equals(missing & (result[f"{name}_gap"] > pd.Timedelta("4h")))
+        assert result[name].isna().equals(refused)
+        kept = result[missing & ~refused]
+        assert kept[name].between(kept[f"{name}_lower"], kept[f"{name}_upper"]).all()
+    assert (result.loc[20:23, "a_gap"] == pd.Timedelta("5h")).all()
+    assert (result.loc[20:23, "a_source"] == "refused").all()
+    assert result["b"].dropna().min() >= -0.8
+    assert result["b_lower"].min() >= -0.8
+
+
+@pytest.mark.parametrize("max_gap", ["5h", "300min", 5, "5"])
+def test_a_hole_of_just_the_longest_is_filled(model, max_gap):
+    assert model.impute(weather(), max_gap=max_gap).loc[20:23, "a"].notna().all()
+    assert model.impute(weather(), max_gap="4.9h").loc[20:23, "a"].isna().all()
+
+
+def test_cells_with_wide_intervals_stay_missing_by_column(model):
+    frame = weather()
+    ends = model.impute(frame, interval=0.9)
+    width = ends["a_upper"] - ends["a_lower"]
+    limit = float(width.median())
+    result = model.impute(frame, max_width={"a": limit})
+    assert result["a"].isna().equals(width > limit)
+    assert result["b"].notna().all()
+    # The interval that is asked for is the one that counts.
+    narrow = model.impute(frame, max_width={"a": limit}, interval=0.5)
+    assert narrow["a"].isna().sum() < result["a"].isna().sum()
+    assert model.impute(frame, max_width=1e-9)[["a", "b"]].isna().equals(frame[["a", "b"]].isna())
+
+
+INDEXES = {
+    "shuffled": lambda n: np.random.default_rng(0).permutation(n),
+    "repeated": lambda n: np.zeros(n, dtype=int),
+    "words": lambda n: [f"row {i}" for i in range(n)],
+    "two levels": lambda n: pd.MultiIndex.from_arrays([np.arange(n) % 7, np.arange(n)]),
+}
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_pandas_index_stays_and_rows_keep_their_columns(model, index):
+    frame = weather().sample(frac=1, random_state=0)
+    frame.index = INDEXES[index](len(frame))
+    result = model.impute(frame, provenance=True)
+    assert result.index.equals(frame.index)
+    sorted_result = result.sort_values("time", ignore_index=True)
+    pd.testing.assert_frame_equal(sorted_result, model.impute(weather(), provenance=True))
+
+
+@pytest.mark.parametrize(
+    "kind", [pl.from_pandas, lambda frame: pa.Table.from_pandas(frame)], ids=["polars", "arrow"]
+)
+def test_other_tables_get_the_same_columns_of_their_own_kind(model, kind):
+    expected = model.impute(weather(), provenance=True, max_gap=3)
+    table = kind(weather())
+    result = model.impute(table, provenance=True, max_gap=3)
+    assert type(result) is type(table)
+    read = nw.from_native(result, eager_only=True)
+    assert read.columns == list(expected)
+    assert read.schema["a_gap"] == nw.Duration("ns")
+    assert read.schema["a_source"] == nw.String()
+    for name in ("a", "a_lower", "b_upper"):
+        found = read[name].to_arrow().to_numpy(zero_copy_only=False)
+        np.testing.assert_array_equal(found, expected[name].to_numpy())
+    for name in ("a_source", "b_method", "a_gap"):
+        missing = expected[name].isna().tolist()
+        assert read[name].is_null().to_list() == missing
+        own = [each for each, none in zip(read[name].to_list(), missing, strict=True) if not none]
+        assert own == expected[name].dropna().tolist()
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"interval": 1.5}, r"interval must be a probability between 0 and 1, got 1\.5"),
+        ({"max_gap": "6 moons"}, r"a duration must be .* got '6 moons'"),
+        ({"max_gap": 0}, r"max_gap must be a positive number of steps"),
+        ({"max_width": {"c": 1}}, r"max_width must name columns that are filled.* got 'c'"),
+        ({"method": "magic"}, r"method must be nrtsi, auto or one of .*got 'magic'"),
+    ],
+)
+def test_a_wish_that_cannot_be_is_refused(model, wish, message):
+    with pytest.raises(InputError, match=message):
+        model.impute(weather(), **wish)
+
+
+def test_a_name_that_is_taken_is_refused_before_any_work(model, monkeypatch):
+    monkeypatch.setattr(NRTSI, "_answers", lambda *_: pytest.fail("it worked"))
+    frame = weather().assign(b_gap="x")
+    with pytest.raises(InputError, match=r"data must have no column 'b_gap', which the result"):
+        model.impute(frame, provenance=True)
+
+
+def test_an_array_is_refused_more_columns_but_not_limits():
+    values = weather(120)[["a", "b"]].to_numpy()
+    model = NRTSI(preset="tiny", steps=0).fit(values)
+    for wish in ({"interval": 0.9}, {"provenance": True}):
+        with pytest.raises(InputError, match="must be asked of a table, got an array"):
+            model.impute(values, **wish)
+    # Arrays have names of their own for what has no columns.
+    assert np.isnan(model.impute(values, max_gap=1, max_width=50.0)).any()
+    assert model.quantiles(values, levels=[0.1, 0.9]).shape == (2, 120, 2)
+
+
+def test_quantiles_are_the_ends_of_intervals(model):
+    frame = weather()
+    ends = model.impute(frame, interval=0.9)
+    low, middle, high = (each for _, each in model.quantiles(frame).groupby("quantile", sort=True))
+    missing = frame["a"].isna().to_numpy()
+    below, value, above = (each["a"].to_numpy()[missing] for each in (low, middle, high))
+    assert (below <= value).all()
+    assert (value <= above).all()
+    best = model.impute(frame)["a"].to_numpy()[missing]
+    np.testing.assert_array_equal(np.minimum(below, best), ends["a_lower"][missing])
+    np.testing.assert_array_equal(np.maximum(above, best), ends["a_upper"][missing])
+
+
+def test_draws_keep_what_is_known_and_the_bounds(model):
+    frame = weather()
+    drawn = model.sample(frame, draws=3)
+    pd.testing.assert_frame_equal(drawn, model.sample(frame, draws=3))
+    assert drawn["b"].min() >= -0.8
+    for _, each in drawn.groupby("draw"):
+        own = each.drop(columns="draw").reset_index(drop=True)
+        seen = frame.notna()
+        pd.testing.assert_frame_equal(own.where(seen), frame.where(seen), check_exact=True)
+        assert own.notna().all(axis=None)
+    spread = drawn.groupby("time")["a"].std().to_numpy()
+    assert (spread[frame["a"].isna()] > 0).all()
+    assert (spread[frame["a"].notna()] == 0).all()
+
+
+def test_draws_that_are_made_in_turn_keep_the_bounds(model):
+    in_turn = nrtsi.NRTSI(**SETTINGS)
+    in_turn.__dict__.update(model.__dict__)
+    in_turn.fitted_ = replace(model.fitted_, setting="stochastic")
+    in_turn.bounds = {"b": (0.5, 0.6)}
+    frame = weather(60)
+    drawn = in_turn.sample(frame, draws=2)
+    imputed = drawn.loc[np.tile(frame["b"].isna(), 2), "b"]
+    assert imputed.between(0.5, 0.6).all()
+
+
+def test_a_model_from_a_file_says_the_same(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded, frame = nrtsi.load(tmp_path / "model"), weather()
+    for ask in ({"interval": 0.9}, {"provenance": True, "max_gap": 2}):
+        pd.testing.assert_frame_equal(loaded.impute(frame, **ask), model.impute(frame, **ask))
+    pd.testing.assert_frame_equal(loaded.sample(frame, draws=2), model.sample(frame, draws=2))
+
+
+def test_a_baseline_has_intervals_of_its_own(model):
+    frame = weather()
+    result = model.impute(frame, method="linear", provenance=True)
+    np.testing.assert_allclose(result["a"], frame["a"].interpolate(limit_direction="both"))
+    assert set(result["a_method"].dropna()) == {"linear"}
+    kept = result[frame["a"].isna()]
+    assert kept["a"].between(kept["a_lower"], kept["a_upper"]).all()
+
+
+def test_a_series_of_which_nothing_is_known_is_called_missing(model):
+    nothing = weather(30).assign(a=np.nan, b=np.nan)
+    result = model.impute(nothing, provenance=True)
+    assert (result["a_source"] == "missing").all()
+    assert result[["a", "b", "a_lower", "a_upper", "a_gap"]].isna().all(axis=None)
+    assert (model.impute(nothing, provenance=True, max_gap=5)["a_source"] == "refused").all()

@@ -15,7 +15,7 @@ from pathlib import Path
 from budgeting.page import section
 from budgeting.rows import read as read_budgets
 from speeds.page import page as speed_page
-from trusting.page import table as promises
+from trusting.page import table as kept
 
 from nrtsi.bench.markdown import markdown, summary
 from nrtsi.bench.results import read
@@ -59,7 +59,9 @@ def main():
         ROOT / "docs" / "benchmarks.md": page(),
         ROOT / "docs" / "speed.md": speed_page(RESULTS / "speed.json"),
         ROOT / "README.md": between_marks("README.md", summary(list(tables()))),
-        ROOT / "docs" / "trust.md": between_marks("docs/trust.md", promises(RESULTS / "trust.csv")),
+        ROOT / "docs" / "trust.md": between_marks(
+            "docs/trust.md", promises(RESULTS / "trust.csv")
+        ),
     }
     for path, text in made.items():
         if "--check" not in sys.argv:

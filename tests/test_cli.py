@@ -364,7 +364,7 @@ def test_scores_end_with_what_may_help_where_nrtsi_was_not_best(
 ):
     monkeypatch.setattr(StubBacktest, "methods", {"nrtsi": Score(), "linear": Score(0.1)})
     last = run("evaluate", data, *options).stdout.splitlines()[-1]
-    assert last == f"linear was best on this data{advice}"
+    assert last == f"linear was best on this data: --method auto uses it{advice}"
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_scores_end_with_what_may_help_where_nrtsi_was_not_best(
         ({"nrtsi": 1.0, "linear": 1.04}, "nrtsi was best, but hardly better than linear"),
         ({"nrtsi": 0.0, "linear": 0.0}, "nrtsi was best, without any error"),
         ({"nrtsi": 0.0, "linear": 0.5}, "nrtsi was best, without any error"),
-        ({"mean": 0.2, "linear": 0.1}, "linear was best on this data"),
+        ({"mean": 0.2, "linear": 0.1}, "linear was best on this data: --method auto uses it"),
     ],
 )
 def test_the_conclusion_names_the_best_method(mse, line):

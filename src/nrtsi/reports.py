@@ -114,14 +114,15 @@ def conclusion(mse: dict[str, float], longer: str | None) -> str | None:
     >>> conclusion({"nrtsi": 0.1, "linear": 0.98, "mean": 2.0}, "a longer --budget (60s)")
     'nrtsi was best: 9.8 times lower MSE than linear'
     >>> conclusion({"nrtsi": 0.5, "linear": 0.4}, "a longer --budget (60s)")
-    'linear was best on this data; nrtsi may need a longer --budget (60s)'
+    'linear was best on this data: --method auto uses it; nrtsi may need a longer --budget (60s)'
     """
     if len(mse) < 2:
         return None
     best, second = sorted(mse, key=lambda name: mse[name])[:2]
     if best != "nrtsi":
         may_help = longer is not None and "nrtsi" in mse
-        return f"{best} was best on this data" + (f"; nrtsi may need {longer}" if may_help else "")
+        more = f"; nrtsi may need {longer}" if may_help else ""
+        return f"{best} was best on this data: --method auto uses it{more}"
     if mse[second] < 1.05 * mse[best]:
         return f"nrtsi was best, but hardly better than {second}"
     if mse[best] == 0:

@@ -19,9 +19,15 @@ GRID = np.linspace(-3.5, 3.5, 71)
 NORMAL = NormalDist()
 PROBABILITY = np.array([NORMAL.cdf(number) for number in GRID])
 
-# A bucket takes its quantiles from its neighbours too until there are so many cells and holes;
-# and how large its errors are from all others, as far as it has few holes itself.
-ENOUGH_CELLS, ENOUGH_HOLES, FEW_HOLES = 200, 40, 15.0
+# A bucket takes the shape of its errors from its neighbours too until there are so many.
+ENOUGH_CELLS, ENOUGH_HOLES = 100, 20
+
+# How large errors are: holes by which a channel is taken to be like all channels; and a length of
+# hole like all of its channel, which differ less.
+LIKE_ALL, LIKE_CHANNEL = 8.0, 60.0
+
+# Correlation of two errors of one hole, roughly, in whether they are large.
+ALIKE = 0.75
 
 # An error of so many scales is as good as any larger one to say how large errors are.
 OUTLIER = 20.0
@@ -58,8 +64,8 @@ class Calibration:
     def fit(cls, errors: Errors, dims: int) -> "Calibration":
         """The distribution of these errors.
 
-        An interval is that of split conformal prediction: of `n` errors like the one to come, it
-        lies below the k-th smallest with probability `k / (n + 1)`.
+        An interval is that of split conformal prediction, with holes for what is exchangeable: the
+        cells of one hole are wrong together.
         """
         plain = cls.one_by_one(errors, dims)
         if plain.is_empty:
@@ -189,12 +195,12 @@ class _Pool:
             for at, each in ((index, finite), (index, large), (index[first], None))
         )
         size = np.full((1, 1), max(large[finite].mean(), 1e-9) if finite.any() else 1.0)
-        for axes in (1, ()):
+        for axes, few in ((1, LIKE_ALL), ((), LIKE_CHANNEL)):
             own, count, many = (x.sum(axis=axes, keepdims=True) for x in (total, cells, holes))
             mean = np.where(count > 0, own / np.maximum(count, 1), size)
             # On a scale of ratios: small errors are as far from large ones as these from them.
-            log = many * np.log(np.maximum(mean, 1e-9)) + FEW_HOLES * np.log(size)
-            size = np.exp(log / (many + FEW_HOLES))
+            log = many * np.log(np.maximum(mean, 1e-9)) + few * np.log(size)
+            size = np.exp(log / (many + few))
         return cls(errors, size)
 
     def quantiles(self, channel: int) -> Float[np.ndarray, "bucket grid"]:
@@ -218,7 +224,8 @@ class _Pool:
         """Quantiles of errors that are made comparable: each divided by the size of its kind."""
         if not errors.score.size:
             return GRID
-        return _on_grid(errors.score / self.size[errors.channel, errors.bucket])
+        size = self.size[errors.channel, errors.bucket]
+        return _on_grid(errors.score / size, _effective(errors))
 
 
 def _near(errors: Errors, bucket: int) -> Errors | None:
@@ -235,13 +242,24 @@ def _enough(errors: Errors) -> bool:
     return many and np.unique(errors.hole).size >= ENOUGH_HOLES
 
 
-def _on_grid(score: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " grid"]:
-    """The error that belongs to each number of `GRID`."""
+def _effective(errors: Errors) -> float:
+    """How many independent errors these are worth: those of one hole are alike."""
+    cells = np.unique(errors.hole, return_counts=True)[1]
+    together = (cells**2).sum() / cells.sum()  # cells in the hole of a cell, on the average
+    return float(cells.sum() / (1 + ALIKE * (together - 1)))
+
+
+def _on_grid(score: Float[np.ndarray, " cell"], independent: float) -> Float[np.ndarray, " grid"]:
+    """The error that belongs to each number of `GRID`; the errors are worth `independent` ones.
+
+    The next of n independent errors is below the k-th smallest with probability k / (n + 1).
+    """
     ordered = np.clip(np.sort(score), -LARGEST, LARGEST)
-    count = ordered.size
-    inside = np.interp(PROBABILITY, (np.arange(count) + 1) / (count + 1), ordered)
+    share = (np.arange(ordered.size) + 0.5) / ordered.size
+    probability = (share * independent + 0.5) / (independent + 1)
+    inside = np.interp(PROBABILITY, probability, ordered)
     # Beyond the outermost error, errors grow as those of a normal distribution do.
-    outermost = NORMAL.inv_cdf(count / (count + 1))
+    outermost = NORMAL.inv_cdf(probability[-1])
     beyond = np.abs(GRID) / max(outermost, 1e-3)
     low = np.minimum(ordered[0], min(ordered[0], 0.0) * beyond)
     high = np.maximum(ordered[-1], max(ordered[-1], 0.0) * beyond)

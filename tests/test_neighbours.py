@@ -13,7 +13,8 @@ from tests.strategies import seeds, some_series
 def around(series, rows, gap):
     value = interpolate(series)[rows]
     known = Known.of(series.observed, series.start)
-    return Surroundings(series, known, rows, value, np.full((rows.size, 1), gap)), value
+    unit = np.full((rows.size, 1), gap)
+    return Surroundings(series, known, rows, value, unit, known.around(rows)), value
 
 
 def seen_of(series, row, channel):

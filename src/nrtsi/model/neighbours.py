@@ -56,6 +56,9 @@ class Surroundings:
     gap: Float[np.ndarray, "token 1"]
     """What time is measured in."""
 
+    nearest: tuple[Int[np.ndarray, " token #dim"], Int[np.ndarray, " token #dim"]]
+    """The rows of the nearest known values before and after each token."""
+
     def steps(self) -> Float[np.ndarray, "token feature"]:
         """Differences to the nearest known values before and after, and the times to them."""
         before, after = self._nearest
@@ -77,7 +80,9 @@ class Surroundings:
         together in noise, do not drown the others.
         """
         before, after = self._nearest
-        farther_before, farther_after = self._neighbours(2)
+        farther_before, farther_after = (
+            _Points.of(self.series, rows) for rows in self.known.around(self.rows, 2)
+        )
         slopes = [
             before.slope(self._own),
             self._own.slope(after),
@@ -98,16 +103,13 @@ class Surroundings:
 
     @cached_property
     def _nearest(self) -> tuple[_Points, _Points]:
-        return self._neighbours(1)
+        before, after = self.nearest
+        return _Points.of(self.series, before), _Points.of(self.series, after)
 
     @property
     def _own(self) -> _Points:
         there = np.ones((self.rows.size, 1), dtype=bool)
         return _Points(self.series.time[self.rows, None], self.value, there)
-
-    def _neighbours(self, nth: int) -> tuple[_Points, _Points]:
-        before, after = self.known.around(self.rows, nth)
-        return _Points.of(self.series, before), _Points.of(self.series, after)
 
 
 def _far(gaps: Float[np.ndarray, "token mark"]) -> Float[np.ndarray, "token mark"]:

@@ -168,7 +168,7 @@ def _values(
     base = between(series, series.time[flat], wide_left, wide_right)
     value = np.where(known, series.value[flat], base if config.residual else 0.0)
     unit = np.repeat(scale, rows.shape[1])[:, None]
-    around = Surroundings(series, scene.known, flat, value, unit)
+    around = Surroundings(series, scene.known, flat, value, unit, (left, right))
     near = [around.steps()] if config.neighbours else []
     if config.slopes:
         near += [around.slopes(), around.steepest(valid)]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from nrtsi.config import ModelConfig, ScheduleConfig, TrainConfig
@@ -26,6 +25,7 @@ from nrtsi.training import checkpoint
 from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
 from nrtsi.training.level import Trainer, under
 from nrtsi.training.ranks import Ranks, join
+from nrtsi.training.spreads import shares_of, spread_of
 from nrtsi.training.trust import settle_trust
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
@@ -35,10 +35,6 @@ log = logging.getLogger(__name__)
 _SEEDING = threading.Lock()
 
 VALIDATION_BATCHES, FEWEST_TO_VALIDATE = 8, 128
-SPREAD_WINDOWS = 1024
-
-# Part of the windows that all levels have alike.
-ALIKE = 0.2
 
 Record = dict[str, float | int | None]
 """One validation: level, step, loss of the last batch, validation loss."""
@@ -278,8 +274,8 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
-        network.spread.copy_(_spread(questions, network.spread))
-        questions = replace(questions, shares=_shares(network.spread))
+        network.spread.copy_(spread_of(questions, network.spread))
+        questions = replace(questions, shares=shares_of(network.spread))
     seconds = None if course.budget.seconds is None else course.budget.seconds / stages
     return Trainer(
         network.to(course.device),
@@ -290,35 +286,6 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
         run.ranks,
         seconds,
     )
-
-
-def _spread(questions: Questions, like: Tensor) -> Tensor:
-    """Root mean square of what interpolation leaves over, by level and channel."""
-    drawn = questions.draw(0, SPREAD_WINDOWS)
-    spread = torch.ones_like(like)
-    if drawn is None:
-        return spread
-    left = (drawn.truth - drawn.tokens.base).square() * drawn.counts
-    overall = _root_mean(left, drawn.counts)
-    for level in range(like.shape[0]):
-        own = drawn.tokens.level == level
-        seen = drawn.counts[own].sum(dim=(0, 1)) >= 8
-        spread[level] = torch.where(seen, _root_mean(left[own], drawn.counts[own]), overall)
-    # A channel that interpolation gets exactly right still needs a scale to be wrong on.
-    counts = drawn.counts
-    middle = (drawn.truth * counts).sum(dim=(0, 1)) / counts.sum(dim=(0, 1)).clamp(min=1)
-    deviation = _root_mean((drawn.truth - middle).square() * counts, counts)
-    return spread.maximum(1e-3 * deviation).clamp(min=1e-9)
-
-
-def _shares(spread: Tensor) -> Float[np.ndarray, " level"]:
-    """How often each level is asked for: the more, the more interpolation leaves over."""
-    left = spread.square().mean(dim=1).sqrt().double().numpy()
-    return ALIKE / left.size + (1 - ALIKE) * left / left.sum()
-
-
-def _root_mean(squares: Tensor, counts: Tensor) -> Tensor:
-    return (squares.sum(dim=(0, 1)) / counts.sum(dim=(0, 1)).clamp(min=1)).sqrt()
 
 
 def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:

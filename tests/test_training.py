@@ -261,8 +261,14 @@ def test_a_wall_clock_budget_is_kept():
 
 def test_a_validation_loss_that_stands_still_lowers_the_rate_and_then_stops():
     train = {"patience": 1, "plateaus": 2, "validate_every": 1, "learning_rate": 1e-12}
-    model = tiny(steps=5000, train=train).fit(waves())
+    model = tiny(steps=5000, train=train | {"patient_for": 0.0}).fit(waves())
     assert model.steps_ < 1000
+
+
+def test_a_loss_stands_still_only_after_a_share_of_the_budget():
+    train = {"patience": 1, "plateaus": 2, "validate_every": 1, "learning_rate": 1e-12}
+    model = tiny(steps=50, train=train | {"patient_for": 0.2}).fit(waves())
+    assert 20 <= model.steps_ <= 40
 
 
 def test_coarser_levels_start_from_finer_ones():
@@ -352,9 +358,12 @@ def test_a_range_of_hidden_shares_that_makes_no_sense_is_refused(hidden):
 def test_so_much_is_hidden_to_learn_from_as_is_asked_for(monkeypatch):
     rates = []
     draw = Hiding.draw
-    monkeypatch.setattr(
-        Hiding, "draw", lambda self, series, rng: _noted(rates, draw(self, series, rng))
-    )
+
+    def noting(hiding, series, rng):
+        hidden = draw(hiding, series, rng)
+        return hidden if hiding.scoring else _noted(rates, hidden)
+
+    monkeypatch.setattr(Hiding, "draw", noting)
     frame = np.random.default_rng(0).normal(size=(20, 50, 1))
     NRTSI(preset="tiny", steps=2, hide="points", train={"hidden": (0.7, 0.7)}).fit(frame)
     assert rates == pytest.approx([0.7] * len(rates), abs=0.02)

@@ -165,6 +165,10 @@ class TrainConfig(_Config):
     patience: PositiveInt = 20
     """Validations without a better loss before the rate is lowered."""
 
+    patient_for: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of the budget that has to pass without a better loss, too: at a high rate a good
+    training gets no better for long."""
+
     plateaus: PositiveInt = 3
     """Training stops early at this plateau."""
 
@@ -249,6 +253,7 @@ PRESETS: dict[str, Preset] = {
             optimizer="adam",
             learning_rate=1e-4,
             decay="plateau",
+            patient_for=0.0,
             plateau_factor=0.1,
             plateaus=2,
             batch=16,

@@ -242,7 +242,7 @@ class NRTSI(Imputer):
             aside=how if validation is None and aside is not None else None,
         )
         if aside is not None:
-            trial = self._try(aside, (), listener)
+            trial = self._try(aside, (), None)
             self.fitted_ = replace(self.fitted_, calibration=trial.calibrate())
         if trained.failure is not None:
             raise trained.failure

@@ -26,6 +26,9 @@ __all__ = ["Trainer", "loss_of", "under"]
 # Steps that share one drawing of hidden cells: planning is paid for once in so many.
 STEPS_A_DRAW = 16
 
+COUNTED = ("step", "stale", "plateaus", "used", "better_at")
+"""What a trainer counts, beside its tensors and its best loss."""
+
 WARM_UP = 20
 
 
@@ -62,6 +65,12 @@ class Trainer:
     best_loss: float = math.inf
     stale: int = 0
     plateaus: int = 0
+    used: float = 0.0
+    """Share of the budget used up."""
+
+    better_at: float = 0.0
+    """That share when the loss was last better, or a plateau was noticed."""
+
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,6 +101,7 @@ class Trainer:
         Raises:
             TrainingError: The loss is not finite; the network is as good as it has been.
         """
+        self.used = fraction
         windows, cells = self._windows()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -149,12 +159,13 @@ class Trainer:
         """Measures the validation loss, keeps the best weights, and notices a plateau."""
         loss = self._validation_loss()
         if loss < self.best_loss:
-            self.best_loss, self.stale = loss, 0
+            self.best_loss, self.stale, self.better_at = loss, 0, self.used
             self._keep()
         else:
             self.stale += 1
-        if self.stale > self.config.patience:
-            self.plateaus, self.stale = self.plateaus + 1, 0
+        waited = self.used - self.better_at >= self.config.patient_for
+        if self.stale > self.config.patience and waited:
+            self.plateaus, self.stale, self.better_at = self.plateaus + 1, 0, self.used
         return loss
 
     def _validation_loss(self) -> float:
@@ -187,7 +198,7 @@ class Trainer:
                     tensors[f"optimizer.{number}.{parameter}.{name}"] = tensor
         # JSON has no infinity.
         best = self.best_loss if math.isfinite(self.best_loss) else None
-        numbers = {"step": self.step, "stale": self.stale, "plateaus": self.plateaus}
+        numbers = {name: getattr(self, name) for name in COUNTED}
         return tensors, numbers | {"best_loss": best}
 
     def unpack(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -200,7 +211,8 @@ class Trainer:
                 parameter, name = key.split(".", 1)
                 own.setdefault(int(parameter), {})[name] = tensor
             optimizer.load_state_dict(optimizer.state_dict() | {"state": own})
-        self.step, self.stale, self.plateaus = state["step"], state["stale"], state["plateaus"]
+        for name in COUNTED:
+            setattr(self, name, state[name])
         self.best_loss = math.inf if state["best_loss"] is None else state["best_loss"]
 
     def _keep(self) -> None:

@@ -150,11 +150,11 @@ def test_validation_data_are_what_cells_are_set_aside_from():
     assert not trained.fitted_.calibration.is_empty
 
 
-def test_little_data_are_all_trained_on():
+def test_little_data_are_all_trained_on_and_intervals_are_said_to_be_a_guess(caplog):
     trained = model().fit(frame(rows=12))
-    assert trained.fitted_.aside is None
     assert trained.fitted_.calibration.is_empty
-    assert np.isfinite(trained.impute(frame(rows=12), interval=0.9).to_numpy()).any()
+    trained.impute(frame(rows=12), interval=0.9)
+    assert "too few cells were set aside to calibrate them" in caplog.text
 
 
 # Scores ---------------------------------------------------------------------------------------
@@ -377,3 +377,45 @@ def test_the_listener_is_told_of_the_training():
 def test_gaps_of_the_data_are_laid_over_validation_data_that_have_none():
     trained = model(hide="own").fit(frame(), validation=frame(seed=5, lost=0.0))
     assert not trained.fitted_.calibration.is_empty
+
+
+def test_data_that_differ_in_a_row_are_not_those_that_were_fitted_on(fitted):
+    """Rows without data are nowhere in a fingerprint, but they would shift what is set aside."""
+    series = fitted.open(frame()).series
+    longer = fitted.open(frame(rows=245)).series
+    assert fitted.fitted_.set_aside(series) is not None
+    assert fitted.fitted_.set_aside(longer) is None
+    empty = pd.concat([frame(), pd.DataFrame({"time": [240.0, 241.0]})], ignore_index=True)
+    assert fitted.fitted_.set_aside(fitted.open(empty).series) is None
+
+
+def test_validation_cells_that_are_set_aside_choose_no_weights(monkeypatch):
+    held = []
+    from nrtsi import imputer
+
+    train = imputer.train
+    monkeypatch.setattr(
+        imputer, "train", lambda *a, **k: held.append(k["validation"]) or train(*a, **k)
+    )
+    trained = model().fit(frame(), validation=frame(seed=5))
+    whole = trained.open(frame(seed=5)).series
+    assert held[0].observed.sum() < whole.observed.sum()
+
+
+def test_a_baseline_is_not_tried_where_only_its_values_are_wanted(fitted, monkeypatch):
+    monkeypatch.setattr(NRTSI, "_backtest", None)
+    filled = fitted.impute(frame().head(8), method="linear", max_gap=5)
+    assert filled["a"].notna().all()
+
+
+def test_scores_are_of_values_inside_the_bounds():
+    data = frame()
+    bounds = {"a": (0.0, None)}
+    trial = model(bounds=bounds).fit(data).backtest(data, baselines=("linear",))
+    assert min(guess[trial.channel == 0].min() for guess in trial.filled.values()) >= 0
+    assert trial.guesses["linear"][trial.channel == 0].min() < 0
+
+
+def test_observed_cells_beyond_the_bounds_are_warned_of(caplog):
+    model(bounds={"a": (0.0, None)}).fit(frame())
+    assert "observed cells of 'a' lie beyond its bounds and stay" in caplog.text

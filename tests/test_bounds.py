@@ -1,6 +1,5 @@
 """Laws of bounds: what is bent stays inside, in its order, and can be bent back."""
 
-import json
 import warnings
 
 import numpy as np
@@ -197,16 +196,6 @@ def test_nothing_bounded_is_no_bounds(none):
     assert Bounds.of(none, NAMES, SPREAD) is None
 
 
-def test_the_record_is_json_and_gives_the_same_bounds():
-    limits = Bounds.of({"rain": (0.1, None)}, NAMES, SPREAD)
-    record = json.loads(json.dumps(limits.to_dict(), allow_nan=False))
-    assert record["lower"] == [0.1, None]
-    assert record["upper"] == [None, None]
-    again = Bounds.from_dict(record)
-    for name in ("lower", "upper", "softness"):
-        assert np.array_equal(getattr(again, name), getattr(limits, name))
-
-
 def test_observed_cells_beyond_the_bounds_are_counted_by_channel():
     limits = Bounds.of({"rain": (0, 10), "heat": (None, 40)}, NAMES, SPREAD)
     value = np.array([[-1.0, 50.0], [0.0, 41.0], [11.0, -99.0], [-5.0, 40.0]])
@@ -233,3 +222,18 @@ def test_observed_cells_beyond_the_bounds_are_counted_by_channel():
 def test_unusable_bounds_are_named(given_bounds, message):
     with pytest.raises(InputError, match=message):
         Bounds.of(given_bounds, NAMES, SPREAD)
+
+
+def test_what_is_at_a_bound_stays_there():
+    limits = Bounds.of({"rain": (0, 10)}, NAMES, SPREAD)
+    x = np.array([[0.0, 1.0], [10.0, 1.0], [-1.0, 1.0], [4.0, 1.0]])
+    kept = limits.kept(x)
+    assert kept[:2, 0].tolist() == [0.0, 10.0]
+    np.testing.assert_array_equal(kept[2:], limits.inside(x[2:]))
+
+
+def test_cells_have_the_bounds_of_their_channels():
+    limits = Bounds.of({"rain": (0, 10)}, NAMES, SPREAD)
+    x, channel = np.array([-3.0, -3.0, 12.0]), np.array([0, 1, 0])
+    whole = limits.inside(np.stack([x, x], axis=1))
+    np.testing.assert_array_equal(limits.at(channel).inside(x), whole[np.arange(3), channel])

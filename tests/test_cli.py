@@ -102,7 +102,7 @@ class Stub:
         }
         return pa.table(filled)
 
-    def sample(self, frame, *, draws, listener):
+    def sample(self, frame, *, draws, method, listener):
         filled = self.impute(frame, listener=listener)
         labels = np.repeat(np.arange(draws), frame.num_rows)
         return pa.concat_tables([filled] * draws).add_column(0, "draw", pa.array(labels))

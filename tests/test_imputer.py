@@ -501,15 +501,21 @@ def test_a_point_head_draws_by_the_errors_it_made_on_what_was_set_aside():
     assert (first[gone] != second[gone]).all()
 
 
-@pytest.mark.parametrize(("words", "message"), [({"draws": 0}, "draws must be at least 1, got 0")])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"draws": 0}, "draws must be a whole number and at least 1, got 0"),
+        ({"draws": 2.0}, "draws must be a whole number and at least 1, got 2.0"),
+    ],
+)
 def test_draws_must_be_some(model, words, message):
     with pytest.raises(InputError, match=message):
         model.sample(hourly(), **words)
 
 
-@pytest.mark.parametrize("levels", [(), (0.0,), (0.5, 1.0)])
+@pytest.mark.parametrize("levels", [(), (0.0,), (0.5, 1.0), 0.5, ["a"], "0.5"])
 def test_levels_of_quantiles_lie_between_0_and_1(model, levels):
-    with pytest.raises(InputError, match="levels must lie between 0 and 1"):
+    with pytest.raises(InputError, match="levels must be a list of numbers between 0 and 1"):
         model.quantiles(hourly(), levels=levels)
 
 

@@ -7,10 +7,11 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Float, Int
 
-from nrtsi.backtest import Choice
+from nrtsi.backtest import FAILURES, Choice
 from nrtsi.baselines import BASELINES
 from nrtsi.bounds import Bounds
 from nrtsi.calibration import Calibration
+from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.fitted import Fitted
 from nrtsi.frames import Panel
@@ -19,6 +20,9 @@ from nrtsi.inference import Belief, noise
 from nrtsi.series import SeriesSet
 
 __all__ = ["Answers", "believed"]
+
+# Numbers of draws that are made together; what bounds their memory.
+TOGETHER = 2**22
 
 
 def believed(
@@ -55,7 +59,12 @@ def _networks(fitted: Fitted, panel: Panel, asked: Panel, listener: Listener | N
 def _simple(name: str, panel: Panel, asked: Panel) -> Float[np.ndarray, "row dim"]:
     """What a baseline, fitted on the data at hand, makes of them."""
     baseline = BASELINES[name](on_empty="skip")
-    return baseline.fit_panel(panel).values(panel, asked, baseline.fill_series)
+    baseline.clock_ = panel.clock
+    try:
+        baseline.fit_series(panel.series)
+        return baseline.values(panel, asked, baseline.fill_series)
+    except FAILURES as error:
+        raise InputError(f"{name} cannot fill these data: {error}; use another method") from error
 
 
 @dataclass(frozen=True)
@@ -91,10 +100,13 @@ class Answers:
 
     def draws(self, count: int, seed: int) -> Iterator[Float[np.ndarray, "row dim"]]:
         """Whole paths: missing cells as far from the best guess as they may be, together."""
-        for draw in range(count):
-            independent = np.stack([noise(self.series, seed, 2 * draw + each) for each in (0, 1)])
-            coherence = self.calibration.coherence
-            yield self._at(coherence.normal(self.series, self.holes, independent))
+        coherence = self.calibration.coherence
+        for some in _groups(count, self.series.value.size):
+            independent = np.stack(
+                [[noise(self.series, seed, 2 * draw + each) for each in (0, 1)] for draw in some]
+            )
+            for normal in coherence.normal(self.series, self.holes, independent):
+                yield self._at(normal)
 
     def _at(self, normal: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
         """Values whose errors stand for these standard normal numbers."""
@@ -116,5 +128,12 @@ class Answers:
 
     def _settled(self, value: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
         """Inside the bounds; what is known stays what it is, in bounds or not."""
-        inside = value if self.bounds is None else self.bounds.inside(value)
+        inside = value if self.bounds is None else self.bounds.kept(value)
         return np.where(self.series.observed, self.series.value, inside)
+
+
+def _groups(count: int, cells: int) -> Iterator[range]:
+    """Draws that are made together: many of little data, one by one of much."""
+    size = int(np.clip(TOGETHER // max(cells, 1), 1, count))
+    for first in range(0, count, size):
+        yield range(first, min(first + size, count))

@@ -13,7 +13,7 @@ from nrtsi.errors import InputError
 
 __all__ = ["Bounds"]
 
-SHARE = 0.02
+SHARE = 0.002
 """Softness as a share of a channel's spread: what lies farther inside is left as it is."""
 
 _WIDTHS = 20  # softnesses between two bounds, at least, so that a middle stays that does not bend
@@ -86,6 +86,17 @@ class Bounds:
         within = np.clip(x, self.lower, self.upper)
         return np.clip(within + self.softness * (up - down), self.lower, self.upper)
 
+    def kept(self, x: Float[np.ndarray, "*any dim"]) -> Float[np.ndarray, "*any dim"]:
+        """Numbers bent as by `inside`, but for those at a bound, which stay there.
+
+        A line between two dry hours is dry.
+        """
+        return np.where((x == self.lower) | (x == self.upper), x, self.inside(x))
+
+    def at(self, channel: Int[np.ndarray, " cell"]) -> "Bounds":
+        """The bounds of cells of these channels, each a channel by itself."""
+        return Bounds(self.lower[channel], self.upper[channel], self.softness[channel])
+
     def outside(self, y: Float[np.ndarray, "*any dim"]) -> Float[np.ndarray, "*any dim"]:
         """The numbers that `inside` bends to `y`: −inf or inf at a bound and beyond it.
 
@@ -112,23 +123,6 @@ class Bounds:
         """How many observed cells of each channel lie beyond its bounds."""
         beyond = (value < self.lower) | (value > self.upper)
         return np.count_nonzero(beyond & observed, axis=0)
-
-    def to_dict(self) -> dict[str, list[float | None]]:
-        """Plain lists, for JSON, None where there is no bound; `from_dict` undoes it exactly."""
-        return {
-            "lower": [None if each == -inf else each for each in self.lower.tolist()],
-            "upper": [None if each == inf else each for each in self.upper.tolist()],
-            "softness": self.softness.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Sequence[float | None]]) -> "Bounds":
-        """The bounds that `to_dict` described."""
-        return cls(
-            lower=np.array([-inf if each is None else each for each in record["lower"]]),
-            upper=np.array([inf if each is None else each for each in record["upper"]]),
-            softness=np.array(record["softness"], dtype=np.float64),
-        )
 
 
 def _push(apart: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from nrtsi.training.batches import longest_hole, stretch_for
 from nrtsi.training.curriculum import Budget, Course
 from nrtsi.windows import WHOLE
 
-__all__ = ["budget_of", "choose_setting", "course_of", "device_of", "is_partial", "on_grid"]
+__all__ = ["a_row_a_unit", "budget_of", "choose_setting", "course_of", "device_of", "is_partial"]
 
 # Levels of data without long holes, as in the paper; and the coarsest that are learnt: a stretch
 # in which a longer hole could be hidden would be too long to plan.
@@ -55,7 +55,7 @@ def choose_setting(setting: str, series: SeriesSet) -> str:
         return setting
     if series.dims > 1 and not rows_fail_together(series):
         return "partial"
-    return "regular" if on_grid(series) else "irregular"
+    return "regular" if _on_grid(series) else "irregular"
 
 
 def is_partial(setting: str, series: SeriesSet) -> bool:
@@ -81,7 +81,7 @@ def course_of(
     model = _model(preset, words["model"], series.dims, partial=partial)
     hole = longest_hole(series)
     coarsest = _coarsest(words["max_level"], hole)
-    usual = schedule_for(setting, regular=on_grid(series), max_level=coarsest).model_dump()
+    usual = schedule_for(setting, regular=_on_grid(series), max_level=coarsest).model_dump()
     usual["together"] = _together(setting, model)
     schedule = _changed(ScheduleConfig, usual, words["schedule"])
     periods = () if name == "paper" else _cycles(clock, series)
@@ -173,7 +173,7 @@ def _seed(seed: object) -> int:
     raise InputError(f"seed must be a whole number from 0 to 2**63 - 1, got {seed!r}")
 
 
-def on_grid(series: SeriesSet) -> bool:
+def _on_grid(series: SeriesSet) -> bool:
     """True where all rows are whole units from the first of their series.
 
     So nearly whole that the plan takes equal gaps for equal; jittered times are irregular.
@@ -181,6 +181,12 @@ def on_grid(series: SeriesSet) -> bool:
     first = np.minimum(series.start[:-1], series.rows - 1)
     offset = series.time - np.repeat(series.time[first], series.length)
     return bool((np.abs(offset - np.rint(offset)) <= SAME / 4).all())
+
+
+def a_row_a_unit(series: SeriesSet) -> bool:
+    """True where every row is one unit after the one before, so that rows tell the time."""
+    steps = np.diff(series.time)[np.diff(series.owner) == 0]
+    return bool((np.abs(steps - 1) <= SAME / 4).all())
 
 
 def _cycles(clock: Clock, series: SeriesSet) -> tuple[float, ...]:

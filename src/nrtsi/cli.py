@@ -193,13 +193,15 @@ def impute(
         write_table(out, table, overwrite=sitting.overwrite)
         voice.report(f"wrote {out}: nothing was missing")
         return
-    filled = _filled(imputer, panel, table, asking, at, page, voice)
+    filled = _filled(imputer, panel, table, asking, at, voice)
     result = table.fill(filled) if whole else table.without_text(filled)
     write_table(out, result, overwrite=sitting.overwrite)
     at_times = f"{count(filled.num_rows, 'row')} at the times asked for"
     done = imputed(imputer, table, filled) if whole else at_times
     voice.report(f"wrote {out}: {done}{work(imputer, model, began)}")
     if page is not None:
+        with ProgressBar(quiet=voice.quiet) as listener:
+            page.write(imputer, table.typed, wishes, listener)
         voice.report(f"wrote {page.path}")
 
 
@@ -209,7 +211,6 @@ def _filled(
     table: "Table",
     asking: Asking,
     at: Any,
-    page: Page | None,
     voice: Voice,
 ) -> Any:
     """The table filled as it is asked for, by a model that is fitted on `panel` first."""
@@ -222,8 +223,6 @@ def _filled(
             panel.asked(at, asking.every)
             Wishes(**wishes).check(panel)
             imputer.fit_panel(panel, listener=listener)
-        if page is not None:
-            page.write(imputer, table.typed, Wishes(**wishes), listener)
         return imputer.impute(table.typed, at=at, every=asking.every, listener=listener, **wishes)
 
 
@@ -262,19 +261,22 @@ def sample(
     voice: Voice,
     model: Model = None,
     draws: Annotated[int, typer.Option(min=1, help="How many fillings to draw.")] = 10,
+    method: Annotated[str, typer.Option(help="As for impute: nrtsi, auto, or another.")] = "nrtsi",
     overwrite: Overwrite = False,
 ) -> None:
     """Draw several fillings of DATA, to see how sure the values are."""
     from nrtsi.files import check_output, read_table, write_table
+    from nrtsi.wishes import check_method
 
     check_output(out, overwrite=overwrite)
+    check_method(method)
     table, began = read_table(data), time.monotonic()
     _check_drawable(table)
     imputer, panel = _model(model, settings, table, voice)
     with ProgressBar(quiet=voice.quiet) as listener:
         if panel is not None:
             imputer.fit_panel(panel, listener=listener)
-        drawn = imputer.sample(table.typed, draws=draws, listener=listener)
+        drawn = imputer.sample(table.typed, draws=draws, method=method, listener=listener)
     write_table(out, table.stack(drawn), overwrite=overwrite)
     done = f"{count(draws, 'draw')} of {count(table.typed.num_rows, 'row')}"
     voice.report(f"wrote {out}: {done}{work(imputer, model, began)}")

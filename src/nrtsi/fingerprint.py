@@ -1,11 +1,13 @@
 """Fingerprints of data: enough to tell whether a model has seen these rows."""
 
+import hashlib
+
 import numpy as np
 from jaxtyping import Int, UInt64
 
 from nrtsi.series import SeriesSet
 
-__all__ = ["fingerprint", "overlap"]
+__all__ = ["digest", "fingerprint", "overlap"]
 
 KEPT = 8192
 
@@ -13,6 +15,14 @@ KEPT = 8192
 def fingerprint(series: SeriesSet) -> Int[np.ndarray, " kept"]:
     """The smallest hashes of the rows that have data, ascending: an even sample of any size."""
     return np.sort(np.unique(_hash(series))[:KEPT].view(np.int64))
+
+
+def digest(series: SeriesSet) -> str:
+    """What tells these very data from all others: times, what is known, and where series end."""
+    found = hashlib.sha256()
+    for array in (series.time, series.value + 0.0, series.observed, series.start):
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def overlap(kept: Int[np.ndarray, " kept"], series: SeriesSet) -> float:

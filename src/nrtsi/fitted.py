@@ -15,7 +15,7 @@ from nrtsi.calibration import Aside, Calibration
 from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
-from nrtsi.fingerprint import fingerprint, overlap
+from nrtsi.fingerprint import digest, overlap
 from nrtsi.inference import Belief, Engine, Reading, noise
 from nrtsi.model.networks import network_of
 from nrtsi.model.tokens import Layout
@@ -46,7 +46,7 @@ class Fitted:
     """How its errors are distributed, on cells that were set aside."""
 
     aside: dict[str, Any] | None = None
-    """How they were set aside from the data it was fitted on; None where none were."""
+    """Which data they were set aside from, and how; None where they were validation data's."""
 
     auto: tuple[Choice, Calibration] | None = None
     """The methods that were best in a back-test, where one was made, and their errors."""
@@ -81,10 +81,7 @@ class Fitted:
     def draw(
         self, series: SeriesSet, seed: int, draw: int, listener: Listener | None = None
     ) -> Float[np.ndarray, "row dim"]:
-        """One draw of all cells.
-
-        Points of one hole that are drawn together would not fit each other, so wide gaps are
-        drawn one point of each hole at a time, unless the setting says otherwise.
+        """One draw of all cells, point after point as the schedule has it.
 
         Raises:
             InputError: The model has a point head.
@@ -95,8 +92,6 @@ class Fitted:
                 "this model has a point head and knows no uncertainty; "
                 "fit one with model={'head': 'gaussian'} to draw"
             )
-        if self.setting in ("regular", "irregular", "partial"):
-            engine = engine.one_by_one(above=4.0)
         return self._fill(series, engine, noise(series, seed, draw), listener)
 
     def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Float[np.ndarray, "row dim"]]]:
@@ -127,9 +122,9 @@ class Fitted:
 
     def set_aside(self, series: SeriesSet) -> Aside | None:
         """The cells of `series` that were kept from training; None where it is not that data."""
-        if self.aside is None or not np.array_equal(self.fingerprint, fingerprint(series)):
+        if self.aside is None or self.aside["data"] != digest(series):
             return None
-        return Aside.of(series, **self.aside)
+        return Aside.of(series, **self.aside["how"])
 
     @property
     def reason(self) -> str:

@@ -16,11 +16,11 @@ from nrtsi.backtest import OUR_FAILURES, Backtest, Choice, Trial, check_baseline
 from nrtsi.baselines import BASELINES
 from nrtsi.bounds import Bounds
 from nrtsi.calibration import Aside, Calibration
-from nrtsi.choices import course_of, device_of, is_partial, on_grid
+from nrtsi.choices import a_row_a_unit, course_of, device_of, is_partial
 from nrtsi.errors import InputError
 from nrtsi.estimator import Fill, Imputer, warn_of_row_numbers
 from nrtsi.events import Listener
-from nrtsi.fingerprint import fingerprint
+from nrtsi.fingerprint import digest, fingerprint
 from nrtsi.fitted import Fitted
 from nrtsi.frames import Clock, Columns, Panel, fitted_columns_must_match, read
 from nrtsi.holes import Holes
@@ -31,11 +31,16 @@ from nrtsi.series import SeriesSet
 from nrtsi.sizes import bytes_of
 from nrtsi.training import checkpoint as model_file
 from nrtsi.training.curriculum import Course, train
-from nrtsi.wishes import Wishes, check_method
+from nrtsi.wishes import WISHES, Wishes, check_method
 
 __all__ = ["NRTSI", "impute", "load"]
 
 log = logging.getLogger(__name__)
+
+UNCALIBRATED = (
+    "intervals are the network's own guess: too few cells were set aside to calibrate them; "
+    "fit on more data"
+)
 
 
 class NRTSI(Imputer):
@@ -205,15 +210,16 @@ class NRTSI(Imputer):
     ) -> None:
         """Trains on the observed cells of `series`."""
         scaler = self._scaler(series)
-        self._bounds(scaler)  # finds a mistake in them before the training
+        self._check_bounds(series, scaler)
         scaled = scaler.scale(series)
         held = None if validation is None else scaler.scale(validation)
         words = self.get_params(deep=False)
         course, self.setting_, self.preset_ = course_of(words, scaled, self.clock_)
         how = self._how_aside(series)
         aside = Aside.of(series if validation is None else validation, **how, like=series)
-        if validation is None and aside is not None:
-            scaled = aside.leave(scaled)
+        if aside is not None:
+            scaled = aside.leave(scaled) if held is None else scaled
+            held = held if held is None else aside.leave(held)
         if held is not None:
             _check_validation(held, course)
         network = course.model.network
@@ -239,9 +245,9 @@ class NRTSI(Imputer):
             steps=trained.steps,
             history=trained.history,
             calibration=Calibration.none(series.dims),
-            aside=how if validation is None and aside is not None else None,
+            aside=None if held is not None else {"data": digest(series), "how": how},
         )
-        if aside is not None:
+        if aside is not None and trained.failure is None:
             trial = self._try(aside, (), None)
             self.fitted_ = replace(self.fitted_, calibration=trial.calibrate())
         if trained.failure is not None:
@@ -257,10 +263,18 @@ class NRTSI(Imputer):
         names = [str(name) for name in self.columns_.values or ()]
         return Bounds.of(self.bounds, names, scaler.spread)
 
+    def _check_bounds(self, series: SeriesSet, scaler: Scaler) -> None:
+        """Finds mistakes in the bounds before the training."""
+        bounds = self._bounds(scaler)
+        beyond = [0] if bounds is None else bounds.outside_count(series.value, series.observed)
+        for name, count in zip(self._names, beyond, strict=False):
+            if count:
+                log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
+
     def _how_aside(self, series: SeriesSet) -> dict[str, Any]:
         """How cells of these data are set aside."""
         whole_rows = not is_partial(self.setting, series)
-        day = self.clock_.day if on_grid(series) else None
+        day = self.clock_.day if a_row_a_unit(series) else None
         return {"hide": self.hide, "whole_rows": whole_rows, "seed": int(self.seed), "day": day}
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
@@ -321,6 +335,8 @@ class NRTSI(Imputer):
         wishes.check(asked)
         if wishes.only_values:
             return asked.fill(self._values(panel, asked, listener))
+        if not wishes.needs_intervals:
+            return asked.fill(self._without_intervals(panel, asked, wishes, listener))
         filled = self.fill_panel(panel, asked, wishes, listener)
         if not wishes.adds_columns:
             return asked.fill(filled.kept)
@@ -332,15 +348,26 @@ class NRTSI(Imputer):
         """The values alone, which is faster than with all that can be said of them."""
         return self._inside(self.values(panel, asked, self._filler(listener)))
 
+    def _without_intervals(
+        self, panel: Panel, asked: Panel, wishes: Wishes, listener: Listener | None
+    ) -> Float[np.ndarray, "row dim"]:
+        """The values of any method, but for holes that are too long."""
+        method = wishes.method
+        answers, _ = self._answers(panel, asked, method, listener, unsure=False)
+        refused = wishes.refusal(self.clock_, self.columns_).refused(answers.holes, None)
+        return np.where(refused.cells, np.nan, answers.value)
+
     def _inside(self, values: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
         bounds = self._bounds(self.fitted_.scaler)
-        return values if bounds is None else bounds.inside(values)
+        return values if bounds is None else bounds.kept(values)
 
     def fill_panel(
         self, panel: Panel, asked: Panel, wishes: Wishes, listener: Listener | None = None
     ) -> Filled:
         """All that is said of the cells of `asked`, and where it comes from."""
         answers, choice = self._answers(panel, asked, wishes.method, listener)
+        if answers.calibration.is_empty:
+            log.warning("%s", UNCALIBRATED)
         ends = answers.interval(wishes.level)
         refusal = wishes.refusal(self.clock_, self.columns_)
         refused = refusal.refused(answers.holes, ends[1] - ends[0])
@@ -353,11 +380,24 @@ class NRTSI(Imputer):
         return tuple(str(name) for name in self.columns_.values or ())
 
     def _answers(
-        self, panel: Panel, asked: Panel, method: str, listener: Listener | None
+        self,
+        panel: Panel,
+        asked: Panel,
+        method: str,
+        listener: Listener | None,
+        *,
+        unsure: bool = True,
     ) -> tuple[Answers, Choice]:
-        """What is said of every cell of `asked`, and by which method."""
+        """What is said of every cell of `asked`, and by which method.
+
+        A baseline is tried only where it matters how `unsure` it is.
+        """
         check_method(method)
-        choice, calibration = self._choice(panel, method, listener)
+        if method in BASELINES and not unsure:
+            dims = panel.series.dims
+            choice, calibration = Choice.always(method, dims), Calibration.none(dims)
+        else:
+            choice, calibration = self._choice(panel, method, listener)
         fitted = self.fitted_.within(bytes_of(self.memory))
         bounds = self._bounds(fitted.scaler)
         belief = believed(fitted, panel, asked, choice, listener)
@@ -404,8 +444,8 @@ class NRTSI(Imputer):
         Raises:
             InputError: `draws` is not positive, or as for `impute`.
         """
-        if draws < 1:
-            raise InputError(f"draws must be at least 1, got {draws}")
+        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+            raise InputError(f"draws must be a whole number and at least 1, got {draws!r}")
         panel = self.open(frame, times=times)
         asked = panel.asked(at, every)
         if self._draws_in_turn and method == "nrtsi":
@@ -462,8 +502,7 @@ class NRTSI(Imputer):
         Raises:
             InputError: A level is not between 0 and 1, or as for `impute`.
         """
-        if not levels or any(not 0 < level < 1 for level in levels):
-            raise InputError(f"levels must lie between 0 and 1, got {list(levels)}")
+        _check_levels(levels)
         panel = self.open(frame, times=times)
         asked = panel.asked(at, every)
         answers, _ = self._answers(panel, asked, method, listener)
@@ -597,7 +636,7 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     return model
 
 
-_ASKED = ("at", "every", "method", "interval", "max_gap", "max_width", "provenance")
+_ASKED = ("at", "every", *WISHES)
 """What `NRTSI.impute` is asked for; all else are settings of the model."""
 
 
@@ -640,8 +679,20 @@ def impute(
     if panel.series.observed.all() and not asked:
         return frame  # nothing is missing, so there is nothing to learn for
     warn_of_row_numbers(panel)
+    Wishes(**{name: asked[name] for name in WISHES if name in asked}).check(panel)
     model.fit_panel(panel, listener=listener)
     return model.impute(frame, times=times, listener=listener, **asked)
+
+
+def _check_levels(levels: Any) -> None:
+    numbers = isinstance(levels, list | tuple | np.ndarray) and len(levels) > 0
+    if not numbers or not all(
+        isinstance(level, int | float | np.number) and 0 < level < 1 for level in levels
+    ):
+        raise InputError(
+            f"levels must be a list of numbers between 0 and 1, got {levels!r}; "
+            f"write (0.05, 0.5, 0.95)"
+        )
 
 
 def _check_validation(held: SeriesSet, course: Course) -> None:

@@ -68,15 +68,6 @@ class Engine:
     memory: int = 2**30
     """Bytes that the work may take beside the data; a series is never divided for it."""
 
-    def one_by_one(self, above: float) -> "Engine":
-        """The same, with gaps wider than `above` taken one point of each hole at a time.
-
-        Nor do all partly observed rows go together: a draw has to know those drawn before it.
-        """
-        above = min(above, self.schedule.reach)
-        change = {"one_by_one_above": above, "one_by_one_in": "hole", "together": None}
-        return replace(self, schedule=self.schedule.model_copy(update=change))
-
     def fill(
         self,
         series: SeriesSet,

@@ -227,7 +227,9 @@ class Wanted:
         """
         names = ("method", "interval", "max_gap", "max_width", "provenance")
         given = {name: getattr(self, name) for name in names}
-        given = {name: value for name, value in given.items() if value not in (None, False)}
+        given = {
+            n: value for n, value in given.items() if value is not None and value is not False
+        }
         if self.max_width is not None:
             given["max_width"] = _widths(self.max_width)
         return given
@@ -257,7 +259,7 @@ class Asking(Wanted):
     def of_all_data(self) -> dict[str, Any]:
         """What takes all of the data at once; None where it was not asked for."""
         names = ("at", "every", "method", "interval", "provenance")
-        return {name: getattr(self, name) or None for name in names}
+        return {name: None if (value := getattr(self, name)) is False else value for name in names}
 
 
 def _pairs(text: str, option: str, example: str) -> dict[str, str]:

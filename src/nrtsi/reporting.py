@@ -1,6 +1,6 @@
 """Makes the content of a report from a model, its data and its back-test."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,7 @@ def report_of(
     source: str,
     command: str,
     settings: dict[str, Any],
+    remarks: Sequence[str] = (),
 ) -> Report:
     """All that a page says of data that were filled, and of how well that can be done.
 
@@ -55,6 +56,7 @@ def report_of(
         source: What the data are called.
         command: The command line that does it again.
         settings: The settings of the model.
+        remarks: Further sentences about the data.
     """
     state = _states(filled)
     shown = list(_shown(panel, filled, state))
@@ -93,11 +95,30 @@ def report_of(
             for row in trial.coverage(wishes.level, wishes.method)
         ),
         refusals=tuple(_refusals(filled, wishes)),
-        remarks=(*panel.guesses, *(f"{n} did not run: {why}" for n, why in trial.failed.items())),
+        remarks=(*_advice(trial, wishes), *remarks, *panel.guesses, *_failures(trial)),
+        zone="" if panel.times.zone is None else "UTC",
         caveats=(CAVEAT,),
         command=command,
         settings=settings,
     )
+
+
+def _advice(trial: Backtest, wishes: Wishes) -> Iterator[str]:
+    """Tells of a method that would have been clearly better."""
+    best, used = trial.best, wishes.method
+    if used in trial.methods and trial.methods[best].mse < 0.9 * trial.methods[used].mse:
+        ratio = trial.methods[used].mse / trial.methods[best].mse
+        yield (
+            f"{best} found hidden values better than {used}, which was used here: its squared "
+            f"error is {ratio:.1f} times lower. --method auto uses it where it is better."
+        )
+    if trial.scale is None or trial.calibrate("nrtsi").is_empty:
+        yield "Intervals are the network's own guess: too few cells were hidden to calibrate them."
+
+
+def _failures(trial: Backtest) -> Iterator[str]:
+    for name, why in trial.failed.items():
+        yield f"{name} did not run: {why}"
 
 
 def _states(filled: Filled) -> UInt8[np.ndarray, "row dim"]:
@@ -141,7 +162,8 @@ def _choices(trial: Backtest, filled: Filled) -> Iterator[Choice]:
         if (dim, bucket) not in seen:
             seen.add((dim, bucket))
             method = filled.choice.methods[filled.choice.table[dim, bucket]]
-            yield Choice(row["channel"], _gap(row, trial.clock), method)
+            done = (filled.holes.bucket[:, dim] == bucket) & ~filled.refused.cells[:, dim]
+            yield Choice(row["channel"], _gap(row, trial.clock), method, int(done.sum()))
 
 
 def _refusals(filled: Filled, wishes: Wishes) -> Iterator[Refusal]:

@@ -158,7 +158,7 @@ def print_gaps(trial: "Backtest") -> None:
         cells.setdefault((row["channel"], row["gap_from"], row["gap_to"]), {})[row["method"]] = row
     table = []
     for (channel, _, longest), by in cells.items():
-        best = min(by, key=lambda name: by[name]["mse"])
+        best = min(by, key=lambda name: by[name]["mae"])
         errors = [f"{by[name]['mae']:.4g}" for name in shown]
         some = f"{by[best]['n']:,}"
         about = [channel, trial.clock.words(longest), some]

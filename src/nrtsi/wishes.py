@@ -11,7 +11,9 @@ from nrtsi.errors import InputError
 from nrtsi.frames import Clock, Columns, Panel
 from nrtsi.refusal import Refusal
 
-__all__ = ["Wishes", "check_interval", "check_method"]
+__all__ = ["WISHES", "Wishes", "check_interval", "check_method"]
+
+WISHES = ("method", "interval", "max_gap", "max_width", "provenance")
 
 USUAL = 0.9
 """Probability of an interval where none is said."""
@@ -41,6 +43,11 @@ class Wishes:
     def adds_columns(self) -> bool:
         """Whether there are to be columns beside the values."""
         return self.interval is not None or self.provenance
+
+    @property
+    def needs_intervals(self) -> bool:
+        """Whether it matters how sure the values are."""
+        return self.adds_columns or self.max_width is not None
 
     def check(self, panel: Panel) -> None:
         """Refuses what cannot be done with this data.
@@ -82,7 +89,7 @@ def check_method(method: str) -> None:
 def check_interval(interval: Any) -> None:
     """Refuses what is no probability; None asks for none."""
     is_number = isinstance(interval, int | float | np.number) and not isinstance(interval, bool)
-    if interval is not None and not (is_number and 0 < interval < 1):
+    if interval is not None and not (is_number and 0 < interval < 1 - 1e-6):
         raise InputError(
             f"interval must be a probability between 0 and 1, got {interval!r}; write 0.9"
         )

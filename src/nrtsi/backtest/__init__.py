@@ -2,9 +2,10 @@
 
 from nrtsi.backtest.choice import Choice
 from nrtsi.backtest.result import Backtest, ChannelScore, Score
-from nrtsi.backtest.trial import OUR_FAILURES, Trial, check_baselines
+from nrtsi.backtest.trial import FAILURES, OUR_FAILURES, Trial, check_baselines
 
 __all__ = [
+    "FAILURES",
     "OUR_FAILURES",
     "Backtest",
     "ChannelScore",

@@ -119,6 +119,14 @@ class Backtest:
         """Standard deviation of each channel."""
         return Scaler.fit(self.aside.truth).spread
 
+    def __repr__(self) -> str:
+        """The errors in a few lines, the best first."""
+        ranked = sorted(self.methods.items(), key=lambda each: each[1].mse)
+        lines = [f"  {name:<10} {score.mse:.4g}" for name, score in ranked]
+        lines += [f"  {name:<10} failed: {why}" for name, why in self.failed.items()]
+        head = f"Backtest of {self.hidden:,} hidden cells; squared errors in {UNITS}:"
+        return "\n".join([head, *lines])
+
     # What came of it ----------------------------------------------------------------------------
 
     @cached_property
@@ -126,8 +134,16 @@ class Backtest:
         """The score of each method that ran, nrtsi first."""
         return {name: self._score(name) for name in self.guesses}
 
+    @cached_property
+    def filled(self) -> dict[str, Float[np.ndarray, " cell"]]:
+        """The guesses as they would be filled in: inside the bounds."""
+        if self.bounds is None:
+            return self.guesses
+        bounds = self.bounds.at(self.channel)
+        return {name: bounds.kept(guess) for name, guess in self.guesses.items()}
+
     def _score(self, name: str) -> Score:
-        error = self.truth - self.guesses[name]
+        error = self.truth - self.filled[name]
         scaled = error / self.spread[self.channel]
         return Score(
             mse=float(np.mean(scaled**2)),
@@ -150,7 +166,7 @@ class Backtest:
         for channel, bucket in _occurring(self.channel, self.bucket):
             own = (self.channel == channel) & (self.bucket == bucket)
             low, high = bucket_range(bucket)
-            for name, guess in self.guesses.items():
+            for name, guess in self.filled.items():
                 mse, mae = _mean_errors(self.truth[own] - guess[own])
                 about = {"channel": self.names[channel], "gap_from": low, "gap_to": high}
                 errors = {"n": int(own.sum()), "mse": mse, "mae": mae}
@@ -205,7 +221,11 @@ class Backtest:
             "hidden": self.hidden,
             "cells": self.cells,
             "hide": self.hide,
-            "units": UNITS,
+            "units": {
+                "methods": UNITS,
+                "channels": "those of each channel",
+                "gaps": f"those of each channel; lengths in steps of {self.clock.words(1.0)}",
+            },
             "channels": self._by_channel(),
             "gaps": [
                 row | {n: _finite(row[n]) for n in ("gap_from", "gap_to")} for row in self.rows()
@@ -226,7 +246,7 @@ class Backtest:
     @cached_property
     def choice(self) -> Choice:
         """The method to use for each channel and length of hole: that with the lowest error."""
-        error = np.stack([self.truth - guess for guess in self.guesses.values()])
+        error = np.stack([self.truth - guess for guess in self.filled.values()])
         squared = (error / self.spread[self.channel]) ** 2
         where = self.channel, self.bucket, self._hole
         return Choice.of(tuple(self.guesses), squared, *where, len(self.names))

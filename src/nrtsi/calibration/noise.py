@@ -54,17 +54,18 @@ class Coherence:
         return cls(reach, smooth, np.round(_across(errors, normal, dims), 6))
 
     def normal(
-        self, series: SeriesSet, holes: Holes, noise: Float[np.ndarray, "two row dim"]
-    ) -> Float[np.ndarray, "row dim"]:
+        self, series: SeriesSet, holes: Holes, noise: Float[np.ndarray, "*draw two row dim"]
+    ) -> Float[np.ndarray, "*draw row dim"]:
         """Standard normal numbers for the missing cells that cohere, made of independent ones."""
         mixed = noise @ np.linalg.cholesky(self.across).T
-        result = np.zeros(series.value.shape)
+        result = np.zeros(noise.shape[:-3] + series.value.shape)
         for channel in range(series.dims):
             rows = np.flatnonzero(holes.number[:, channel] >= 0)
             if rows.size:
                 walk = _Walk.of(series.time[rows], holes, rows, channel)
                 reach, smooth = float(self.reach[channel]), bool(self.smooth[channel])
-                result[rows, channel] = walk.run(mixed[:, rows, channel], reach, smooth=smooth)
+                own = mixed[..., rows, channel]
+                result[..., rows, channel] = walk.run(own, reach, smooth=smooth)
         return result
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,24 +112,26 @@ class _Walk:
         return cls(step, np.arange(rows.size) - first)
 
     def run(
-        self, noise: Float[np.ndarray, "two cell"], reach: float, *, smooth: bool
-    ) -> Float[np.ndarray, " cell"]:
-        """One error after the other, all holes at once."""
-        value, slope = np.zeros(self.nth.size), np.zeros(self.nth.size)
+        self, noise: Float[np.ndarray, "*draw two cell"], reach: float, *, smooth: bool
+    ) -> Float[np.ndarray, "*draw cell"]:
+        """One error after the other, all holes and draws at once."""
+        first, second = noise[..., 0, :], noise[..., 1, :]
+        value, slope = np.zeros(first.shape), np.zeros(first.shape)
         order = np.argsort(self.nth, kind="stable")
         ends = np.searchsorted(self.nth[order], np.arange(self.nth.max() + 2))
         for begin, end in pairwise(ends):
             at = order[begin:end]
             before = np.maximum(at - 1, 0)
             move = _smooth_step if smooth else _rough_step
-            value[at], slope[at] = move(
-                value[before], slope[before], self.step[at] / reach, noise[:, at]
+            stirred = first[..., at], second[..., at]
+            value[..., at], slope[..., at] = move(
+                value[..., before], slope[..., before], self.step[at] / reach, stirred
             )
         return value
 
 
 def _rough_step(
-    value: np.ndarray, slope: np.ndarray, step: np.ndarray, noise: np.ndarray
+    value: np.ndarray, slope: np.ndarray, step: np.ndarray, noise: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """An error that decays and is stirred anew: correlation `exp(-step)`."""
     kept = np.exp(-step)
@@ -136,7 +139,7 @@ def _rough_step(
 
 
 def _smooth_step(
-    value: np.ndarray, slope: np.ndarray, step: np.ndarray, noise: np.ndarray
+    value: np.ndarray, slope: np.ndarray, step: np.ndarray, noise: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """An error with a slope that decays and is stirred: correlation `(1 + s) exp(-s)`.
 

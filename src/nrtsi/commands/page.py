@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nrtsi.reports import absent_rows
+
 if TYPE_CHECKING:
     from nrtsi.events import Listener
     from nrtsi.imputer import NRTSI
@@ -50,5 +52,6 @@ class Page:
             source=self.data.name,
             command=shlex.join(["nrtsi", *sys.argv[1:]]),
             settings=model.info(),
+            remarks=[remark] if (remark := absent_rows(panel)) is not None else [],
         )
         write_report(self.path, report, overwrite=self.overwrite)

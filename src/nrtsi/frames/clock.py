@@ -23,12 +23,20 @@ _SECONDS = {
     "us": 1e-6,
     "ms": 1e-3,
     "s": 1.0,
-    "sec": 1.0,
     "m": 60.0,
-    "min": 60.0,
     "h": 3600.0,
     "d": _DAY,
     "w": 7 * _DAY,
+}
+_SPELT = {
+    "sec": "s",
+    "second": "s",
+    "min": "m",
+    "minute": "m",
+    "hr": "h",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
 }
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
@@ -43,8 +51,8 @@ def duration(text: str | float) -> float:
     Raises:
         InputError: The text is no duration, or the duration is not positive.
 
-    >>> duration("1h30m"), duration("15min"), duration(90)
-    (5400.0, 900.0, 90.0)
+    >>> duration("1h30m"), duration("15min"), duration("6 hours"), duration(90)
+    (5400.0, 900.0, 21600.0, 90.0)
     """
     seconds = _seconds(text) if isinstance(text, str) else _plain(text)
     if not (math.isfinite(seconds) and seconds > 0):
@@ -77,7 +85,10 @@ def _seconds(text: str) -> float:
 
 
 def _length(unit: str) -> float:
-    return math.nan if unit == "M" else _SECONDS.get(unit.lower(), math.nan)
+    name = unit.lower()
+    if name not in _SECONDS:
+        name = _SPELT.get(name.removesuffix("s"), name)
+    return math.nan if unit == "M" else _SECONDS.get(name, math.nan)
 
 
 @dataclass(frozen=True)
@@ -185,7 +196,7 @@ class Clock:
         if not units:
             return "0"
         if self.kind == "number":
-            return f"{units * self.unit:.15g}"
+            return f"{units * self.unit:.6g}"
         return in_words(round(units * self.unit))
 
     @property

@@ -119,6 +119,8 @@ def own(
         begins = series.time[np.minimum(series.start[:-1], max(series.rows - 1, 0))]
         later = (begins - gaps.donors.time[first + offset]) % day
         offset = (offset + np.rint(later).astype(np.int64)) % size
+        # Going round after whole days keeps the time of day; what is left at the end is not used.
+        size = np.where(size >= day, np.floor(size / day) * day, size).astype(np.int64)
     step = np.arange(series.rows) - np.repeat(series.start[:-1] - offset, series.length)
     row = np.repeat(first, series.length) + step % np.repeat(size, series.length)
     return series.observed & ~gaps.donors.observed[row]

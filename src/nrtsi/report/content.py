@@ -140,6 +140,8 @@ class Choice:
     channel: str
     gap: Gap
     method: str
+    cells: int = 1
+    """How many it filled."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,8 @@ class Report:
     command: str = ""
     """The command line that makes the report again."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    zone: str = ""
+    """What clock the times are shown in; nothing where nobody says."""
 
     def __post_init__(self) -> None:
         if tuple(tally.channel for tally in self.tallies) != self.channels:

@@ -168,6 +168,7 @@ def _facts(report: Report) -> dict[str, Any]:
     place = {name: number for number, name in enumerate(report.channels)}
     return {
         "datetime": report.time_kind == "datetime",
+        "zone": report.zone,
         "channels": report.channels,
         "series": [one.id for one in report.series],
         "level": report.level,

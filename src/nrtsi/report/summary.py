@@ -1,7 +1,7 @@
 """What a reader wants to know first: how much was filled, and how wrong it is likely to be."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite, nan, sqrt
 
@@ -48,10 +48,17 @@ def _mean(scores: list[Score]) -> Pooled:
 
 
 def likely_error(report: Report, channel: str) -> Pooled:
-    """The error of what was used at each gap length, or of the best method if that is unknown."""
+    """The error of what was used, gap lengths counting by the cells that were filled.
+
+    Or of the best method, by the cells that were hidden, where it is not known what was used.
+    """
     scores = report.scores_of(channel)
-    used = {(choice.gap, choice.method) for choice in report.choices_of(channel)}
-    own = [s for s in scores if (s.gap, s.method) in used and isfinite(s.mae) and s.n > 0]
+    used = {(choice.gap, choice.method): choice.cells for choice in report.choices_of(channel)}
+    own = [
+        replace(score, n=used[score.gap, score.method])
+        for score in scores
+        if used.get((score.gap, score.method)) and isfinite(score.mae) and score.n > 0
+    ]
     if own:
         return _mean(own)
     rivals = [each for each in pool(scores).values() if isfinite(each.mae)]

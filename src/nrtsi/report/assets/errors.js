@@ -55,7 +55,8 @@ function chooseChannel(channel) {
     );
 }
 
-const look = (number) => `m${number % 9} d${Math.floor(number / 3) % 3}`;
+const look = (number) =>
+  `m${number % 9} d${(Math.floor(number / 3) + Math.floor(number / 9)) % 3}`;
 
 function errorKey({ methods, used }) {
   const items = methods.map((method, number) => {

@@ -29,7 +29,7 @@ function sayRange() {
     first <= last
       ? `${timeWords(time[first], span)} – ${timeWords(time[last], span)}`
       : "between two rows";
-  range.textContent = time.length ? words + (facts.datetime ? " (UTC)" : "") : "no rows";
+  range.textContent = time.length ? words + (facts.zone ? ` (${facts.zone})` : "") : "no rows";
   Object.assign(range.dataset, { from: view.from, to: view.to });
 }
 

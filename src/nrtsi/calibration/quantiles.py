@@ -27,7 +27,7 @@ ENOUGH_CELLS, ENOUGH_HOLES = 100, 20
 LIKE_ALL, LIKE_CHANNEL = 8.0, 60.0
 
 # Correlation of two errors of one hole, roughly, in whether they are large.
-ALIKE = 0.75
+ALIKE = 0.65
 
 # An error of so many scales is as good as any larger one to say how large errors are.
 OUTLIER = 20.0

@@ -48,7 +48,7 @@ def report(*series, channels=None, **changes):
         ),
         "level": 0.9,
         "scores": tuple(scores),
-        "choices": (Choice(first, HOUR, "linear"), Choice(first, DAY, "nrtsi")),
+        "choices": (Choice(first, HOUR, "linear", 30), Choice(first, DAY, "nrtsi", 10)),
         "coverage": (
             Coverage(first, HOUR, 900, 300, 0.9, 0.9),
             Coverage(first, DAY, 800, 100, 0.9, 0.7),

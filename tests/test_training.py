@@ -314,12 +314,15 @@ def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_
     model = tiny(steps=2, hide="points", unit=1.0).fit(train, validation=other)
     (validated, held), *learning = used
     scale = model.fitted_.scaler.scale
-    np.testing.assert_array_equal(validated.value, scale(SeriesSet.stack(other)).value)
-    for learnt, _ in learning:
+    # Some of it is set aside, for intervals.
+    whole = {tuple(row) for row in scale(SeriesSet.stack(other)).value}
+    assert {tuple(row) for row in validated.value[validated.observed.all(axis=1)]} <= whole
+    np.testing.assert_array_equal(held.begin, validated.start[:-1])
+    np.testing.assert_array_equal(held.end, validated.start[1:])
+    for learnt, spans in learning:
         np.testing.assert_array_equal(learnt.value, scale(SeriesSet.stack(train)).value)
-    for found in (held, *(spans for _, spans in learning)):
-        np.testing.assert_array_equal(found.begin, np.arange(12) * 30)
-        np.testing.assert_array_equal(found.end, np.arange(1, 13) * 30)
+        np.testing.assert_array_equal(spans.begin, np.arange(12) * 30)
+        np.testing.assert_array_equal(spans.end, np.arange(1, 13) * 30)
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,8 @@ def _runs(
     # that there are enough.
     density = -1.5 * np.log1p(-np.minimum(share, 0.98))
     ratio = (longest + 1) / shortest
-    typical = (longest + 1 - shortest) / np.log(ratio)
+    # Rounded down to whole rows, they are half a row shorter.
+    typical = np.maximum((longest + 1 - shortest) / np.log(ratio) - 0.5, 1.0)
     per_run = (2 + 3 * channels) / 8 if channels > 1 else 1.0
     many = np.ceil(density * series.length * channels / (typical * per_run)) + 4
     owner = np.repeat(np.arange(series.series), np.where(series.length > 0, many, 0).astype(int))

@@ -690,6 +690,14 @@ def test_intervals_limits_and_where_values_come_from(fitted, data, tmp_path):
     assert "the hole is longer than 2h" in page.read_text()
 
 
+def test_auto_says_which_methods_fill_which_columns(fitted, data, tmp_path):
+    result = run(
+        "impute", data, "--model", fitted, "--out", tmp_path / "o.csv", "--method", "auto"
+    )
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^filled x by \w+.*; y by \w+", result.stdout, re.MULTILINE)
+
+
 def test_a_report_is_one_page_and_says_how_to_repeat_it(data, tmp_path):
     page = tmp_path / "r.html"
     result = run("report", data, "--out", page, *TINY, "--method", "auto")

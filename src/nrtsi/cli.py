@@ -37,6 +37,7 @@ from nrtsi.reports import (
     absent_rows,
     count,
     imputed,
+    methods,
     plain,
     print_gaps,
     print_scores,
@@ -199,6 +200,8 @@ def impute(
     at_times = f"{count(filled.num_rows, 'row')} at the times asked for"
     done = imputed(imputer, table, filled) if whole else at_times
     voice.report(f"wrote {out}: {done}{work(imputer, model, began)}")
+    if wishes.method == "auto":
+        voice.report(f"filled {methods(imputer)}, by length of hole where there are several")
     if page is not None:
         with ProgressBar(quiet=voice.quiet) as listener:
             page.write(imputer, table.typed, wishes, listener)

@@ -19,6 +19,7 @@ __all__ = [
     "conclusion",
     "count",
     "imputed",
+    "methods",
     "plain",
     "print_gaps",
     "print_scores",
@@ -75,6 +76,19 @@ def _network(model: "NRTSI") -> str:
     """The network and why it was chosen, where it is not the usual one."""
     network = str(model.info().get("network", "rows"))
     return "" if network.startswith("rows") else f" ({network})"
+
+
+def methods(model: "NRTSI") -> str:
+    """Which methods fill which column, as the back-test chose them."""
+    chosen = model.fitted_.auto
+    if chosen is None:
+        return ""
+    names = [
+        ", ".join(chosen[0].methods[index] for index in dict.fromkeys(row))
+        for row in chosen[0].table.tolist()
+    ]
+    columns = model.columns_.values or ()
+    return "; ".join(f"{column} by {name}" for column, name in zip(columns, names, strict=True))
 
 
 def plain(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The network of cells: what must not matter to it, what it is shown, and when it is chosen."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,7 @@ def test_padding_and_the_order_of_the_rows_change_nothing(variant, seed):
         time=torch.nn.functional.pad(made.time, wide)[:, order],
         valid=torch.nn.functional.pad(made.valid, wide)[:, order],
         base=torch.nn.functional.pad(made.base, (0, 0, 0, 3))[:, own],
+        recalled=torch.nn.functional.pad(made.recalled, (0, 0, 0, 3))[:, own],
         level=made.level,
         obs=made.obs + 2,
     )
@@ -148,7 +150,7 @@ def test_a_known_cell_of_a_row_that_is_asked_for_is_read_by_other_rows():
     made = question(series, TINY, layout)
     net = network(TINY, layout).double()
     feature = made.feature.clone().requires_grad_()
-    changed = Tokens(feature, made.time, made.valid, made.base, made.level, made.obs)
+    changed = replace(made, feature=feature)
     net(changed).mean[0, 0].sum().backward()
     read = feature.grad[0].abs().sum(dim=-1) > 0
     assert torch.equal(read, made.valid[0])
@@ -260,6 +262,7 @@ def test_many_channels_are_read_by_way_of_summaries_in_linear_time():
             time=torch.arange(16.0).expand(2, -1),
             valid=torch.ones(2, 16, dtype=torch.bool),
             base=torch.zeros(2, 8, dims),
+            recalled=torch.zeros(2, 8, dims),
             level=torch.zeros(2, dtype=torch.int64),
             obs=8,
         )

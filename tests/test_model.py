@@ -57,6 +57,7 @@ def moved(made, order):
         time=made.time[:, order],
         valid=made.valid[:, order],
         base=made.base[:, own],
+        recalled=made.recalled[:, own],
         level=made.level,
         obs=made.obs,
     )
@@ -142,6 +143,7 @@ def test_padding_changes_nothing(variant, seed):
         time=torch.nn.functional.pad(made.time, (2, 3)),
         valid=torch.nn.functional.pad(made.valid, (2, 3)),
         base=torch.nn.functional.pad(made.base, (0, 0, 0, 3)),
+        recalled=torch.nn.functional.pad(made.recalled, (0, 0, 0, 3)),
         level=made.level,
         obs=made.obs + 2,
     )

@@ -369,7 +369,7 @@ def test_a_row_that_misses_nothing_is_read_from_nothing(model, one):
         model.fitted_.reading(one.series, 0)
     step = next(iter(plan(one.series, model.fitted_.engine.schedule)))
     with pytest.raises(InputError, match=r"row must be a target of the step, got 0; take one of"):
-        model.fitted_.engine.reading(one.series, step, 0)
+        model.fitted_.engine.reading(one.series, one.series, step, 0)
 
 
 # Errors by gap -----------------------------------------------------------------------------------

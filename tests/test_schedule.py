@@ -311,11 +311,11 @@ def test_nothing_missing_needs_no_step():
 @pytest.mark.parametrize(
     ("setting", "regular", "fields"),
     [
-        ("regular", False, {"band": 0.0, "order": "local", "one_by_one_above": None}),
+        ("regular", False, {"band": 0.0, "order": "local", "one_by_one_in": "hole"}),
         ("irregular", True, {"band": 1.0}),
-        ("stochastic", True, {"band": 0.0, "one_by_one_above": 4.0}),
+        ("stochastic", True, {"band": 0.0, "one_by_one_in": "series"}),
         ("partial", False, {"band": 1.0}),
-        ("all", True, {"order": "all"}),
+        ("all", True, {"order": "all", "one_by_one_above": None}),
         ("smallest", True, {"order": "smallest"}),
     ],
 )

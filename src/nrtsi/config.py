@@ -93,6 +93,10 @@ class ModelConfig(_Config):
     residual: bool = True
     """Predict the difference to linear interpolation rather than the value."""
 
+    recall: bool = True
+    """Remember series, where many of one kind are learnt from, and what those like one say of it;
+    where that is nearer the truth than interpolation, predict the difference to it."""
+
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":
         for name in ("time_channels", "head_size"):
@@ -123,7 +127,7 @@ class ScheduleConfig(_Config):
     """Gaps this close to the widest, and of its level, go together (Δ); 0 on a regular grid."""
 
     one_by_one_above: PositiveFloat | None = None
-    """Wider gaps than this are drawn one point at a time (stochastic series)."""
+    """Of wider gaps than this one point is filled at a time."""
 
     one_by_one_in: Literal["series", "hole"] = "series"
     """One point a series, as in the paper, or one of every hole (rows between two known ones)."""
@@ -248,6 +252,7 @@ PRESETS: dict[str, Preset] = {
             neighbours=False,
             slopes=False,
             residual=False,
+            recall=False,
         ),
         train=TrainConfig(
             optimizer="adam",
@@ -286,13 +291,18 @@ def schedule_for(setting: str, *, regular: bool, max_level: int = 4) -> Schedule
         raise InputError(f"setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
     on_grid = setting == "regular" or (setting != "irregular" and regular)
     fields: dict[str, Any] = {"max_level": max_level, "band": 0.0 if on_grid else 1.0}
-    fields["order"] = "local"
     if setting in ("all", "smallest"):
-        fields["order"] = setting
-    schedule = validated(ScheduleConfig, fields)
-    if setting != "stochastic":
-        return schedule
-    return validated(ScheduleConfig, fields | {"one_by_one_above": min(4.0, schedule.reach)})
+        return validated(ScheduleConfig, fields | {"order": setting})
+    # Points of one hole that are filled in the same step do not know of each other.
+    return validated(
+        ScheduleConfig,
+        fields
+        | {
+            "order": "local",
+            "one_by_one_above": min(4.0, 2.0**max_level),
+            "one_by_one_in": "series" if setting == "stochastic" else "hole",
+        },
+    )
 
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)

@@ -17,6 +17,7 @@ from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.fingerprint import digest, overlap
 from nrtsi.inference import Belief, Engine, Reading, noise
+from nrtsi.memory import Memory
 from nrtsi.model.networks import network_of
 from nrtsi.model.tokens import Layout
 from nrtsi.scaling import Scaler
@@ -107,12 +108,12 @@ class Fitted:
             InputError: Nothing is missing in the row.
         """
         self._refuse_partial(series)
-        state = self.scaler.scale(series)
-        walk = self.engine.walk(state)
+        scaled = state = self.scaler.scale(series)
+        walk = self.engine.walk(scaled)
         for step in plan(series, self.engine.schedule):
             if row in step.rows:
                 value = np.where(state.observed, self.scaler.unscale(state.value), 0.0)
-                return replace(state, value=value), self.engine.reading(state, step, row)
+                return replace(state, value=value), self.engine.reading(scaled, state, step, row)
             _, state = next(walk)
         raise InputError(f"row must be one that misses something, got {row}; choose another")
 
@@ -145,6 +146,7 @@ class Fitted:
             "preset": self.preset,
             "setting": self.setting,
             "network": f"{engine.model.network}: {self.reason}",
+            "memory": "none" if engine.remembered is None else str(engine.remembered),
             "steps": self.steps,
             "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
@@ -165,9 +167,14 @@ class Fitted:
             for name, tensor in network.state_dict().items()
         }
         tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
+        memory = None
+        if self.engine.remembered is not None:
+            arrays, memory = self.engine.remembered.pack()
+            tensors |= {f"memory.{name}": torch.from_numpy(a) for name, a in arrays.items()}
         places = [unique.index(network) for network in self.engine.networks]
         return tensors, self.info() | {
             "networks": places,
+            "remembered": memory,
             "history": self.history,
             "calibration": self.calibration.to_dict(),
             "aside": self.aside,
@@ -187,10 +194,14 @@ class Fitted:
             network.load_state_dict(under(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
+        memory = None
+        if record.get("remembered"):
+            arrays = {name: t.numpy() for name, t in under(tensors, "memory.").items()}
+            memory = Memory.unpack(arrays, record["remembered"])
         # A file of before cells were set aside says nothing of these three.
         auto, found = record.get("auto"), record.get("calibration")
         return cls(
-            engine=Engine(networks, model, layout, schedule),
+            engine=Engine(networks, model, layout, schedule, memory),
             scaler=Scaler.from_dict(record["scaler"]),
             fingerprint=tensors["fingerprint"].numpy(),
             calibration=Calibration.from_dict(found) if found else Calibration.none(layout.dims),

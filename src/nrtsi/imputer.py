@@ -25,6 +25,7 @@ from nrtsi.fitted import Fitted
 from nrtsi.frames import Clock, Columns, Panel, fitted_columns_must_match, read
 from nrtsi.holes import Holes
 from nrtsi.inference import Engine, part_of
+from nrtsi.memory import remember
 from nrtsi.provenance import Filled
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
@@ -36,6 +37,9 @@ from nrtsi.wishes import WISHES, Wishes, check_method
 __all__ = ["NRTSI", "impute", "load"]
 
 log = logging.getLogger(__name__)
+
+# Part of the budget in which ways to remember series are tried.
+MEMORISING = 0.05
 
 UNCALIBRATED = (
     "intervals are the network's own guess: too few cells were set aside to calibrate them; "
@@ -222,12 +226,20 @@ class NRTSI(Imputer):
             held = held if held is None else aside.leave(held)
         if held is not None:
             _check_validation(held, course)
+        kept = None
+        if course.model.recall:
+            seconds = course.budget.seconds
+            share = None if seconds is None else MEMORISING * seconds
+            kept = remember(scaled, course.hiding, course.seed, share)
+        if kept is not None:
+            course = replace(course, layout=replace(course.layout, recall=True))
         network = course.model.network
         log.info("setting %s, preset %s, network %s", self.setting_, self.preset_, network)
         trained = train(
             course,
             scaled,
             validation=held,
+            kept=kept,
             path=path,
             identity=_identity(course, scaled, held),
             resume=resume,
@@ -237,7 +249,13 @@ class NRTSI(Imputer):
         self.history_ = trained.history
         self.interrupted_ = trained.interrupted
         self.fitted_ = Fitted(
-            engine=Engine(trained.networks, course.model, course.layout, course.schedule),
+            engine=Engine(
+                trained.networks,
+                course.model,
+                course.layout,
+                course.schedule,
+                None if kept is None else kept.memory,
+            ),
             scaler=scaler,
             fingerprint=fingerprint(series),
             setting=self.setting_,

@@ -13,6 +13,7 @@ from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
 from nrtsi.interpolation import Known, between
+from nrtsi.memory import Memory, Recalled
 from nrtsi.model.networks import Network, window_bytes, windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
@@ -64,6 +65,9 @@ class Engine:
     model: ModelConfig
     layout: Layout
     schedule: ScheduleConfig
+
+    remembered: Memory | None = None
+    """Series that were learnt from, where the layout has them."""
 
     memory: int = 2**30
     """Bytes that the work may take beside the data; a series is never divided for it."""
@@ -139,9 +143,10 @@ class Engine:
         is given, the scale of every imputed cell is written into it.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
+        recalled = None if self.remembered is None else self.remembered.recall(series)
         with closing(Cores.of(self.networks[0].device)) as cores:
             for step in plan(series, self.schedule):
-                answers = self._ask(state, step, draw, cores)
+                answers = self._ask(state, step, recalled, draw, cores)
                 if scale is not None:
                     _carry(state, scale, step.rows)
                 for rows, values, scales in answers:
@@ -152,9 +157,10 @@ class Engine:
                 state.observed[step.rows] = True
                 yield step, state
 
-    def reading(self, state: SeriesSet, step: Step, row: int) -> Reading:
+    def reading(self, series: SeriesSet, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
-        scene = Scene.of(state, step.rows, step.gap, self.layout)
+        recalled = None if self.remembered is None else self.remembered.recall(series)
+        scene = Scene.of(state, step.rows, step.gap, self.layout, recalled)
         for network, padded in self._questions(state, step, cores=1):
             for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
                 asked = tokens(scene, padded, self.layout, self.model)
@@ -162,10 +168,15 @@ class Engine:
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
     def _ask(
-        self, state: SeriesSet, step: Step, draw: np.ndarray | None, cores: Cores
+        self,
+        state: SeriesSet,
+        step: Step,
+        recalled: Recalled | None,
+        draw: np.ndarray | None,
+        cores: Cores,
     ) -> list[Answer]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
-        scene = Scene.of(state, step.rows, step.gap, self.layout)
+        scene = Scene.of(state, step.rows, step.gap, self.layout, recalled)
 
         def answer(question: tuple[Network, Padded]) -> Answer:
             network, padded = question

@@ -21,8 +21,11 @@ class Network(nn.Module):
         config: Sizes and inputs.
     """
 
+    recalls: Tensor
+    """Where what is remembered is corrected rather than the interpolation, likewise."""
+
     spread: Tensor
-    """What interpolation leaves over, by level and channel: the unit of the corrections."""
+    """What that leaves over, by level and channel: the unit of the corrections."""
 
     trust: Tensor
     """Share of each correction that is made, by level and channel; found after training."""
@@ -61,6 +64,8 @@ class Network(nn.Module):
             nn.init.zeros_(self.head.mean.bias)
             for name in ("spread", "trust", "wider"):
                 self.register_buffer(name, torch.ones(layout.levels, layout.dims))
+            if layout.recall:
+                self.register_buffer("recalls", torch.zeros(layout.levels, layout.dims))
 
     def _answer(
         self, asked: Float[Tensor, "window target *encoded"], tokens: Tokens
@@ -73,7 +78,14 @@ class Network(nn.Module):
             return prediction
         buffers = self.trust, self.wider, self.spread
         trust, wider, spread = (by[tokens.level].unsqueeze(1) for by in buffers)
-        return prediction.trusted(trust, wider).moved(tokens.base, spread)
+        return prediction.trusted(trust, wider).moved(self.base(tokens), spread)
+
+    def base(self, tokens: Tokens) -> Float[Tensor, "window target dim"]:
+        """What is corrected, where the network predicts corrections."""
+        if "recalls" not in self._buffers:
+            return tokens.base
+        recalls = self.recalls[tokens.level].unsqueeze(1)
+        return tokens.base + recalls * (tokens.recalled - tokens.base)
 
     def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
         """The weights of every plain attention among `readers`, in the order of their use."""

@@ -1,7 +1,7 @@
 """What a network reads: known rows and targets of many windows as tensors."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ from torch import Tensor
 
 from nrtsi.config import ModelConfig
 from nrtsi.interpolation import Known, between
+from nrtsi.memory import Recalled
 from nrtsi.model.neighbours import Surroundings
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded
 
 __all__ = ["Layout", "Scene", "Tokens", "tokens"]
+
+# How far memories may be apart, at least and at most, for it to make a difference.
+SURE = (1e-4, 4.0)
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,9 @@ class Layout:
 
     levels: int = 5
     """Levels that are learnt from; a gap of a coarser one is taken for one of the coarsest."""
+
+    recall: bool = False
+    """Tokens say what is remembered of series like theirs."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -56,6 +63,8 @@ class Layout:
             count += 2 * self.dims + 2 * marks
         if config.slopes:
             count += 5 * self.dims
+        if self.recall:
+            count += 2 * self.dims
         return count + 2 * config.relative
 
 
@@ -74,6 +83,9 @@ class Tokens:
 
     base: Float[Tensor, "window target dim"]
     """Linear interpolation at the targets."""
+
+    recalled: Float[Tensor, "window target dim"]
+    """What is remembered of them; the interpolation where nothing is."""
 
     level: Int[Tensor, " window"]
     """Level of the window's gaps, counted from 0 and below `Layout.levels`."""
@@ -100,6 +112,12 @@ class Scene:
     gap: Float[np.ndarray, " row"]
     """Gaps of the targets; nothing where a row is none."""
 
+    recalled: Recalled | None = None
+    """What is remembered of every cell, where the layout has it."""
+
+    off: SeriesSet | None = None
+    """How far what is known is from it."""
+
     @classmethod
     def of(
         cls,
@@ -107,11 +125,17 @@ class Scene:
         rows: Int[np.ndarray, " target"],
         gap: Float[np.ndarray, " target"],
         layout: Layout,
+        recalled: Recalled | None = None,
     ) -> "Scene":
         """Looks once for all that the windows of a step ask for."""
         gaps = np.zeros(series.rows)
         gaps[rows] = gap
-        return cls(series, Known.of(layout.seen(series.observed), series.start), gaps)
+        known = Known.of(layout.seen(series.observed), series.start)
+        if not layout.recall:
+            return cls(series, known, gaps)
+        assert recalled is not None, "a layout with memories needs them"
+        off = replace(series, value=series.value - recalled.value)
+        return cls(series, known, gaps, recalled, off)
 
 
 def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) -> Tokens:
@@ -125,7 +149,7 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
     middle = _middle(series.time[padded.target], padded.target_valid)
     offset = (time - middle[:, None]) / scale[:, None]
 
-    value, near, base = _values(scene, rows, valid, scale, config)
+    value, near, base, recalled = _values(scene, rows, valid, scale, config)
     known = series.observed[rows]
     parts = [
         time_encoding(time, config.time_channels, config.time_scale),
@@ -143,6 +167,7 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
         time=torch.from_numpy((offset * valid).astype(np.float32)),
         valid=torch.from_numpy(valid),
         base=torch.from_numpy(base[:, obs:].astype(np.float32)),
+        recalled=torch.from_numpy(recalled[:, obs:].astype(np.float32)),
         level=torch.from_numpy(np.minimum(padded.level, layout.levels - 1)),
         obs=obs,
     )
@@ -154,14 +179,14 @@ def _values(
     valid: Bool[np.ndarray, "window set"],
     scale: Float[np.ndarray, " window"],
     config: ModelConfig,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, steps to the neighbours, and the interpolation, each (window, set, …)."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Values, what else is near, interpolation, what is remembered, each (window, set, …)."""
     series, flat = scene.series, rows.reshape(-1)
     shape = (*rows.shape, series.dims)
     known = series.observed[flat]
-    if not (config.neighbours or config.slopes or config.residual):
-        nothing = np.zeros((*rows.shape, 0))
-        return series.value[flat].reshape(shape), nothing, np.zeros(shape)
+    if not (config.neighbours or config.slopes or config.residual or scene.recalled):
+        nothing, zero = np.zeros((*rows.shape, 0)), np.zeros(shape)
+        return series.value[flat].reshape(shape), nothing, zero, zero
     # Where rows are all or nothing one channel's neighbours are everybody's.
     left, right = scene.known.around(flat)
     wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
@@ -172,7 +197,15 @@ def _values(
     near = [around.steps()] if config.neighbours else []
     if config.slopes:
         near += [around.slopes(), around.steepest(valid)]
-    return value.reshape(shape), _joined(near, rows.shape), base.reshape(shape)
+    recalled = base
+    if scene.recalled is not None and scene.off is not None:
+        # Moved so that it passes through what is known by now, be it filled in.
+        moved = between(scene.off, series.time[flat], wide_left, wide_right)
+        recalled = scene.recalled.value[flat] + moved
+        unsure = np.log2(scene.recalled.scale[flat].clip(*SURE)) / 4
+        near += [np.where(known, scene.off.value[flat], recalled - value), unsure]
+    joined = _joined(near, rows.shape)
+    return value.reshape(shape), joined, base.reshape(shape), recalled.reshape(shape)
 
 
 def _joined(parts: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.interpolation import Known
+from nrtsi.memory import Kept, Recalled
 from nrtsi.missing import Hiding
 from nrtsi.model.networks import windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
@@ -64,6 +65,7 @@ class Batch:
                 time=t.time[:, kept],
                 valid=t.valid[:, kept],
                 base=t.base[:, :targets],
+                recalled=t.recalled[:, :targets],
                 level=t.level,
                 obs=obs,
             ),
@@ -170,6 +172,9 @@ class Questions:
     shares: Float[np.ndarray, " level"] | None = None
     """How often each level is asked for; all alike without."""
 
+    kept: Kept | None = None
+    """What is remembered, and which of the series."""
+
     def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
         """About `count` windows of one level, or of all levels alike; None where there is none."""
         tries = (self._try([*self.seed, number, turn], count, level) for turn in range(TRIES))
@@ -180,7 +185,7 @@ class Questions:
         chosen = self.spans.draw(self._stretches(count), rng, self.stretch)
         truth = self.series.slices(chosen.begin, chosen.end)
         hidden = self.hiding.draw(truth, rng)
-        asked = list(self._windows(truth, hidden, level))
+        asked = list(self._windows(truth, hidden, self._recalled(truth, hidden, chosen), level))
         if not asked:
             return None
         parts = _share_out(asked, count, rng)
@@ -197,10 +202,25 @@ class Questions:
         most = max(4.0, CELLS / (rows * self.series.dims))
         # Where every row of a window is one to be asked, it takes as many rows as it holds.
         own = self.model.window if self.model.network == "cells" else None
-        return int(np.clip((own or 16) * count / rows, 4, most))
+        # Remembering takes longer than planning does, and there are windows to spare.
+        spare = 1 if self.kept is None else 2
+        return int(np.clip((own or 16) * count / rows / spare, 4, most))
+
+    def _recalled(
+        self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], chosen: Spans
+    ) -> Recalled | None:
+        """What is remembered of stretches of which cells are hidden."""
+        if self.kept is None:
+            return None
+        own = self.kept.own[self.series.owner[chosen.begin]]
+        return self.kept.memory.recall(truth.hide(hidden), own)
 
     def _windows(
-        self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], level: int | None
+        self,
+        truth: SeriesSet,
+        hidden: Bool[np.ndarray, "row dim"],
+        recalled: Recalled | None,
+        level: int | None,
     ) -> Iterator["_Asked"]:
         known_from = np.zeros(truth.rows, dtype=np.int64)
         wanted = np.logical_or.reduce(hidden, axis=1)
@@ -210,7 +230,7 @@ class Questions:
             asked = learnt >= 0 if level is None else learnt == level
             if asked.any():
                 parts = windows_of(step, truth.start, self.model, asked)
-                yield _Asked(self, truth, hidden, known_from, number, step, parts)
+                yield _Asked(self, truth, hidden, recalled, known_from, number, step, parts)
 
 
 @dataclass(frozen=True)
@@ -220,6 +240,7 @@ class _Asked:
     questions: Questions
     truth: SeriesSet
     hidden: Bool[np.ndarray, "row dim"]
+    recalled: Recalled | None
 
     known_from: Int[np.ndarray, " row"]
     """The step after which a hidden row is known; complete once all steps are planned."""
@@ -233,7 +254,7 @@ class _Asked:
     def batch(self, chosen: Int[np.ndarray, " window"]) -> Batch:
         padded = self.parts.pad(chosen)
         ask, step = self.questions, self.step
-        scene = Scene.of(self._state(), step.rows, step.gap, ask.layout)
+        scene = Scene.of(self._state(), step.rows, step.gap, ask.layout, self.recalled)
         rows, valid = padded.target, padded.target_valid[..., None]
         return Batch(
             tokens(scene, padded, ask.layout, ask.model),
@@ -307,7 +328,15 @@ def _widen(batch: Batch, obs: int, targets: int) -> Batch:
         return out
 
     return Batch(
-        Tokens(wide(t.feature), wide(t.time), wide(t.valid), tall(t.base), t.level, obs),
+        Tokens(
+            feature=wide(t.feature),
+            time=wide(t.time),
+            valid=wide(t.valid),
+            base=tall(t.base),
+            recalled=tall(t.recalled),
+            level=t.level,
+            obs=obs,
+        ),
         tall(batch.truth),
         tall(batch.counts),
     )

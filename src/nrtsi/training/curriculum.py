@@ -17,6 +17,7 @@ from torch import Tensor
 from nrtsi.config import ModelConfig, ScheduleConfig, TrainConfig
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.events import Listener, TrainStep
+from nrtsi.memory import Kept
 from nrtsi.missing import Hiding
 from nrtsi.model.networks import Network, network_of
 from nrtsi.model.tokens import Layout
@@ -25,7 +26,7 @@ from nrtsi.training import checkpoint
 from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
 from nrtsi.training.level import Trainer, under
 from nrtsi.training.ranks import Ranks, join
-from nrtsi.training.spreads import shares_of, spread_of
+from nrtsi.training.spreads import settle_base, shares_of
 from nrtsi.training.trust import settle_trust
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
@@ -97,6 +98,7 @@ class _Run:
     course: Course
     series: SeriesSet
     validation: SeriesSet | None
+    kept: Kept | None
     path: Path | None
     identity: str
     listener: Listener | None
@@ -142,6 +144,7 @@ def train(
     series: SeriesSet,
     *,
     validation: SeriesSet | None = None,
+    kept: Kept | None = None,
     path: Path | None = None,
     identity: str = "",
     resume: bool = False,
@@ -170,7 +173,7 @@ def train(
         path.unlink(missing_ok=True)  # a later --resume must not take up an older run
     held = None if validation is None else _dense(validation)
     course = replace(course, device=device)
-    run = _Run(course, _dense(series), held, path, identity, listener, ranks)
+    run = _Run(course, _dense(series), held, kept, path, identity, listener, ranks)
     with ranks.stopping_together():
         return _train(run, resume=resume)
 
@@ -241,6 +244,9 @@ def _stages(run: _Run) -> list[Stage]:
 def _questions(run: _Run, *, validation: bool) -> Questions:
     course = run.course
     series, spans = _material(run, validation)
+    kept = run.kept
+    if kept is not None and series is not run.series:
+        kept = replace(kept, own=np.full(series.series, -1))
     return Questions(
         series,
         spans,
@@ -250,6 +256,7 @@ def _questions(run: _Run, *, validation: bool) -> Questions:
         course.layout,
         (course.seed, 2 if validation else 3),
         course.stretch,
+        kept=kept,
     )
 
 
@@ -274,7 +281,7 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
-        network.spread.copy_(spread_of(questions, network.spread))
+        settle_base(questions, network)
         questions = replace(questions, shares=shares_of(network.spread))
     seconds = None if course.budget.seconds is None else course.budget.seconds / stages
     return Trainer(

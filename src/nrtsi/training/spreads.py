@@ -5,9 +5,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from nrtsi.training.batches import Questions
+from nrtsi.model.networks import Network
+from nrtsi.training.batches import Batch, Questions
 
-__all__ = ["shares_of", "spread_of"]
+__all__ = ["settle_base", "shares_of"]
 
 WINDOWS = 1024
 
@@ -15,23 +16,34 @@ WINDOWS = 1024
 ALIKE = 0.2
 
 
-def spread_of(questions: Questions, like: Tensor) -> Tensor:
-    """Root mean square of what interpolation leaves over, by level and channel."""
+def settle_base(questions: Questions, network: Network) -> None:
+    """Decides what the network is to correct, and in which unit, by level and channel."""
     drawn = questions.draw(0, WINDOWS)
-    spread = torch.ones_like(like)
     if drawn is None:
-        return spread
-    left = (drawn.truth - drawn.tokens.base).square() * drawn.counts
-    overall = _root_mean(left, drawn.counts)
-    for level in range(like.shape[0]):
-        own = drawn.tokens.level == level
-        seen = drawn.counts[own].sum(dim=(0, 1)) >= 8
-        spread[level] = torch.where(seen, _root_mean(left[own], drawn.counts[own]), overall)
+        return
+    line = _left(drawn, drawn.tokens.base, network)
+    spread = line
+    if questions.layout.recall:
+        recalled = _left(drawn, drawn.tokens.recalled, network)
+        network.recalls.copy_(recalled < line)
+        spread = torch.minimum(line, recalled)
     # A channel that interpolation gets exactly right still needs a scale to be wrong on.
     counts = drawn.counts
     middle = (drawn.truth * counts).sum(dim=(0, 1)) / counts.sum(dim=(0, 1)).clamp(min=1)
     deviation = _root_mean((drawn.truth - middle).square() * counts, counts)
-    return spread.maximum(1e-3 * deviation).clamp(min=1e-9)
+    network.spread.copy_(spread.maximum(1e-3 * deviation).clamp(min=1e-9))
+
+
+def _left(drawn: Batch, base: Tensor, network: Network) -> Float[Tensor, "level dim"]:
+    """Root mean square of what `base` leaves over, by level and channel."""
+    left = (drawn.truth - base).square() * drawn.counts
+    overall = _root_mean(left, drawn.counts)
+    spread = torch.ones_like(network.spread)
+    for level in range(spread.shape[0]):
+        own = drawn.tokens.level == level
+        seen = drawn.counts[own].sum(dim=(0, 1)) >= 8
+        spread[level] = torch.where(seen, _root_mean(left[own], drawn.counts[own]), overall)
+    return spread
 
 
 def shares_of(spread: Tensor) -> Float[np.ndarray, " level"]:

@@ -86,7 +86,7 @@ def _found(network: Network, validation: Batch, windows: int) -> _Sums:
             prediction = network(batch.tokens)
             mean = prediction.mean
             scale = prediction.scale
-        base = batch.tokens.base
+        base = network.base(batch.tokens)
         sums.add(batch, mean - base, batch.truth - base, scale)
     return sums
 

@@ -1,0 +1,88 @@
+"""`Memory`: the series that are remembered, and what they say of a series like them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from nrtsi.interpolation import interpolate
+from nrtsi.memory.analogs import Analogs
+from nrtsi.memory.normal import Normal
+from nrtsi.memory.points import Cells, Place
+from nrtsi.series import SeriesSet
+
+__all__ = ["Memory", "Recalled", "Way"]
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What series like it say of every cell of a series."""
+
+    value: Float[np.ndarray, "row dim"]
+
+    scale: Float[np.ndarray, "row dim"]
+    """How far they are apart about it; 0 at times of which nothing is remembered."""
+
+
+class Way(Protocol):
+    """A way to remember series."""
+
+    def tell(
+        self, known: Cells, value: Float[np.ndarray, " known"], asked: Cells, own: int
+    ) -> tuple[Float[np.ndarray, " asked"], Float[np.ndarray, " asked"]]:
+        """What is remembered of the cells asked for, and how far apart the memories are."""
+        ...
+
+    def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values, from which its `unpack` makes the same."""
+        ...
+
+
+WAYS: dict[str, type[Analogs] | type[Normal]] = {"analogs": Analogs, "normal": Normal}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Series that are remembered at common points in time."""
+
+    point: Float[np.ndarray, " point"]
+    way: Way
+
+    def recall(self, series: SeriesSet, own: Int[np.ndarray, " series"] | None = None) -> Recalled:
+        """What is remembered of series like these, from their observed cells alone.
+
+        Where `own` is not negative, a series is itself the remembered one of that number, which is
+        then not looked at. At times of which nothing is remembered interpolation stands in.
+        """
+        own = np.full(series.series, -1) if own is None else own
+        value, scale = interpolate(series), np.zeros(series.value.shape)
+        place = Place.of(self.point, series.time)
+        for index in range(series.series):
+            rows = np.arange(series.start[index], series.start[index + 1])
+            rows = rows[place.there[rows]]
+            row, channel = np.nonzero(series.observed[rows])
+            known = place.at(rows[row], channel)
+            every = np.indices((rows.size, series.dims)).reshape(2, -1)
+            asked = place.at(rows[every[0]], every[1])
+            told = self.way.tell(known, series.value[rows][row, channel], asked, int(own[index]))
+            value[rows], scale[rows] = (each.reshape(rows.size, -1) for each in told)
+        return Recalled(value, scale)
+
+    def __str__(self) -> str:
+        """What is remembered, in a few words."""
+        return f"{self.way}, at {self.point.size} points in time"
+
+    def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values that `unpack` makes the same of, but for rounding."""
+        arrays, record = self.way.pack()
+        name = next(name for name, kind in WAYS.items() if isinstance(self.way, kind))
+        return arrays | {"point": self.point}, record | {"way": name}
+
+    @classmethod
+    def unpack(cls, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> "Memory":
+        """What `pack` took apart."""
+        rest, others = dict(record), dict(arrays)
+        point, way = others.pop("point"), WAYS[rest.pop("way")]
+        return cls(point, way.unpack(others, rest))

@@ -1,0 +1,86 @@
+"""All series at once, as one normal distribution of all their cells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from scipy.linalg import cho_factor, cho_solve
+
+from nrtsi.memory.points import Cells
+
+__all__ = ["Normal"]
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Mean and covariance of the cells of all channels, each channel and time on its own."""
+
+    mean: Float[np.ndarray, "channel point"]
+    covariance: Float[np.ndarray, "channel point channel point"]
+
+    ridge: float
+    """Share of the variance that is taken for noise."""
+
+    centred: Float[np.ndarray, "channel point series"] | None = None
+    """What each series has beyond the mean, as long as they are learnt from."""
+
+    @classmethod
+    def of(cls, value: Float[np.ndarray, "channel point series"], ridge: float) -> "Normal":
+        """The distribution that the series were drawn from."""
+        mean = value.mean(axis=-1, dtype=np.float64)
+        centred = value - mean[..., None]
+        flat = centred.reshape(mean.size, -1)
+        covariance = flat @ flat.T / (value.shape[-1] - 1)
+        return cls(mean, covariance.reshape(*mean.shape, *mean.shape), ridge, centred)
+
+    def __str__(self) -> str:
+        """What it is, in a few words."""
+        return f"mean and covariance of {len(self.mean)} channels"
+
+    def tell(
+        self, known: Cells, value: Float[np.ndarray, " known"], asked: Cells, own: int
+    ) -> tuple[Float[np.ndarray, " asked"], Float[np.ndarray, " asked"]]:
+        """What is to be expected of the cells asked for, and how much they deviate among all.
+
+        Without series number `own`, where it is not negative.
+        """
+        without, count = np.zeros_like(self.mean), 2
+        if own >= 0 and self.centred is not None:
+            without, count = self.centred[..., own], self.centred.shape[-1]
+        expected = self.mean - without / (count - 1)
+        if value.size:
+            theirs, apart = known.of(self.covariance), known.of(without)
+            less = apart * count / (count - 1) ** 2
+            among = known.across(theirs) - np.multiply.outer(less, apart)
+            among[np.diag_indices_from(among)] += self.ridge * np.trace(among) / value.size + 1e-12
+            factor = cho_factor(among, overwrite_a=True, check_finite=False)
+            weight = cho_solve(factor, value - known.of(expected), check_finite=False)
+            expected += np.tensordot(weight, theirs, axes=1) - weight @ less * without
+        return asked.of(expected), asked.of(self._deviation)
+
+    @cached_property
+    def _deviation(self) -> Float[np.ndarray, "channel point"]:
+        size = self.mean.size
+        variance = np.diagonal(self.covariance.reshape(size, size))
+        return np.sqrt(variance).reshape(self.mean.shape)
+
+    def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values that `unpack` makes the same of, but for rounding."""
+        size = self.mean.size
+        upper = self.covariance.reshape(size, size)[np.triu_indices(size)]
+        arrays = {"mean": self.mean, "upper": upper.astype(np.float32)}
+        return arrays, {"ridge": self.ridge}
+
+    @classmethod
+    def unpack(
+        cls, arrays: Mapping[str, Shaped[np.ndarray, "..."]], record: Mapping[str, Any]
+    ) -> "Normal":
+        """What `pack` took apart."""
+        mean = arrays["mean"]
+        covariance = np.zeros((mean.size, mean.size))
+        covariance[np.triu_indices(mean.size)] = arrays["upper"]
+        covariance += np.triu(covariance, 1).T
+        return cls(mean, covariance.reshape(*mean.shape, *mean.shape), **record)

@@ -658,6 +658,28 @@ def test_info_tells_what_the_model_holds(fitted):
     assert json.loads(run("info", fitted, "--json").stdout)["steps"] == 4
 
 
+def panel(path):
+    """A table of a hundred waves."""
+    rng = np.random.default_rng(0)
+    rows = ["id,time,x"]
+    for number in range(100):
+        phase, speed = rng.uniform(0, 6), rng.uniform(0.2, 0.4)
+        rows += [f"{number},{t},{np.sin(phase + speed * t):.4f}" for t in range(40)]
+    path.write_text("\n".join(rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("option", "memory"),
+    [([], r"memory +\d+ nearest of 100 series"), (["--no-recall"], "memory +none")],
+)
+def test_info_tells_what_is_remembered(tmp_path, option, memory):
+    data, model = panel(tmp_path / "waves.csv"), tmp_path / "waves.nrtsi"
+    done = run("fit", data, "--id", "id", "--time", "time", "--out", model, *option, *TINY)
+    assert done.exit_code == 0, done.output
+    assert re.search(f"^{memory}", run("info", model).stdout, re.MULTILINE)
+
+
 def test_evaluation_scores_every_method(data):
     result = run("evaluate", data, "--json", *TINY)
     assert result.exit_code == 0, result.output

@@ -11,6 +11,7 @@ from nrtsi.memory import Memory, remember
 from nrtsi.memory.analogs import SYMMETRIES, Analogs
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Place
+from nrtsi.memory.stock import Stock
 from nrtsi.missing import Hiding
 from nrtsi.series import SeriesSet
 
@@ -23,13 +24,14 @@ def values(seed, series=40, dims=2, points=POINT.size):
     return rng.standard_normal((dims, points, series)).cumsum(axis=1).astype(np.float32)
 
 
-def ends(value):
-    return value.min(axis=(1, 2)).astype(float), value.max(axis=(1, 2)).astype(float)
+def stock(value, low=-20.0, high=20.0):
+    ends = (np.full(value.shape[0], end) for end in (low, high))
+    return Stock(np.arange(value.shape[-1]), POINT, value, *ends)
 
 
 def analogs(value, **words):
     symmetries = words.pop("symmetries", ())
-    made = Analogs.of(value, ends(value), **{"near": 5, "ridge": 1e-2} | words)
+    made = Analogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
     return Analogs(**vars(made) | {"symmetries": symmetries})
 
 
@@ -58,7 +60,7 @@ def test_a_normal_distribution_tells_what_its_formula_says(seed):
     known = among[np.ix_(seen, seen)] + level * np.eye(seen.sum())
     left = series.value.T.reshape(-1)[seen] - mean[seen]
     expected = mean + among[:, seen] @ np.linalg.solve(known, left)
-    np.testing.assert_allclose(told, expected.reshape(2, -1).T, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(told, expected.reshape(2, -1).T, rtol=1e-4, atol=1e-4)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 39))
@@ -68,7 +70,7 @@ def test_a_normal_distribution_leaves_out_the_series_itself(seed, own):
     others = np.delete(value, own, axis=-1)
     told = Memory(POINT, Normal.of(value, 1e-3)).recall(series, np.array([own])).value
     without = Memory(POINT, Normal.of(others, 1e-3)).recall(series).value
-    np.testing.assert_allclose(told, without, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(told, without, rtol=1e-4, atol=1e-4)
 
 
 def slowly_told(value, series, near, ridge):
@@ -92,9 +94,10 @@ def slowly_told(value, series, near, ridge):
 def test_analogs_are_the_nearest_put_together(seed, near):
     value = values(seed)
     series, _ = gappy(values(seed + 1), 0, seed)
-    told = Memory(POINT, analogs(value, near=near)).recall(series).value
+    made = analogs(value, near=near)
+    told = Memory(POINT, made).recall(series).value
     seen = series.observed.any(axis=0)  # of nothing known, no series is nearer than another
-    expected = slowly_told(value, series, near, 1e-2)
+    expected = slowly_told(made.value * 20.0, series, near, 1e-2)
     np.testing.assert_allclose(told[:, seen], expected[:, seen], rtol=1e-3, atol=1e-3)
 
 
@@ -104,22 +107,15 @@ def test_analogs_leave_out_the_series_itself_and_its_images(seed, own, symmetrie
     series, _ = gappy(value, own, seed, share=0.3)
     words = {"symmetries": tuple(sorted(symmetries))}
     told = Memory(POINT, analogs(value, **words)).recall(series, np.array([own])).value
-    # Without it the least and greatest may be others; so it is made useless instead.
-    far = value.copy()
-    far[..., own] = 1e6
-    made = analogs(value, **words)
-    unit = (far - made.middle[:, None, None]) / made.reach[:, None, None]
-    without = Analogs(**vars(made) | {"value": unit.astype(np.float32)})
-    np.testing.assert_allclose(told, Memory(POINT, without).recall(series).value, atol=1e-6)
+    without = analogs(np.delete(value, own, axis=-1), **words)
+    np.testing.assert_allclose(told, Memory(POINT, without).recall(series).value, atol=1e-5)
 
 
 @pytest.mark.parametrize("symmetry", SYMMETRIES)
 def test_series_that_never_were_are_remembered_where_a_symmetry_says_so(symmetry):
     value = values(0, series=200)
     image = {"alike": value[::-1], "mirrored": -value, "reversed": value[:, ::-1]}[symmetry]
-    bounds = np.full(2, -20.0), np.full(2, 20.0)
-    made = Analogs.of(value, bounds, near=5, ridge=1e-2)
-    with_images = Analogs(**vars(made) | {"symmetries": (symmetry,)})
+    made, with_images = analogs(value), analogs(value, symmetries=(symmetry,))
     series, truth = gappy(image, 7, 3, share=0.3)
     error = {
         name: np.abs(Memory(POINT, way).recall(series).value - truth).mean()
@@ -170,7 +166,7 @@ def test_a_memory_goes_into_a_file_and_out_again(way):
     series, _ = gappy(values(1), 0, 0)
     for name in ("value", "scale"):
         mine, theirs = (getattr(each.recall(series), name) for each in (memory, again))
-        np.testing.assert_allclose(mine, theirs, atol=2e-3)
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_places_lie_between_points():
@@ -271,7 +267,7 @@ def test_a_model_remembers_after_it_was_saved(tmp_path):
     value[:, 3:30] = np.nan
     model.save(tmp_path / "model.nrtsi")
     again = nrtsi.load(tmp_path / "model.nrtsi")
-    np.testing.assert_allclose(again.impute(value), model.impute(value), atol=1e-3)
+    np.testing.assert_array_equal(again.impute(value), model.impute(value))
 
 
 def test_what_is_remembered_never_comes_from_the_cells_that_are_hidden():

@@ -38,9 +38,6 @@ __all__ = ["NRTSI", "impute", "load"]
 
 log = logging.getLogger(__name__)
 
-# Part of the budget in which ways to remember series are tried.
-MEMORISING = 0.05
-
 UNCALIBRATED = (
     "intervals are the network's own guess: too few cells were set aside to calibrate them; "
     "fit on more data"
@@ -226,11 +223,7 @@ class NRTSI(Imputer):
             held = held if held is None else aside.leave(held)
         if held is not None:
             _check_validation(held, course)
-        kept = None
-        if course.model.recall:
-            seconds = course.budget.seconds
-            share = None if seconds is None else MEMORISING * seconds
-            kept = remember(scaled, course.hiding, course.seed, share)
+        kept = remember(scaled, course.hiding, course.seed) if course.model.recall else None
         if kept is not None:
             course = replace(course, layout=replace(course.layout, recall=True))
         network = course.model.network

@@ -137,6 +137,14 @@ class Settings:
             help="Cells hidden to learn and to score: own, points, blocks or auto, the default."
         ),
     ] = None
+    recall: Annotated[
+        bool | None,
+        typer.Option(
+            "--recall/--no-recall",
+            help="Remember series, where there are many that cover the same time: the default. "
+            "Their values may then be in the model's file.",
+        ),
+    ] = None
     on_empty: Annotated[
         str | None,
         typer.Option(
@@ -172,6 +180,8 @@ class Settings:
             given["max_level"] = int(self.max_level)
         if self.bounds is not None:
             given["bounds"] = _bounds(self.bounds)
+        if self.recall is not None:
+            given["model"] = {"recall": given.pop("recall")}
         return given
 
     def refuse_all_but(self, *names: str, because: str) -> None:

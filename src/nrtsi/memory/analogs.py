@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from nrtsi.memory.points import Cells
+from nrtsi.memory.stock import Stock
 
 __all__ = ["SYMMETRIES", "Analogs"]
 
@@ -41,18 +42,13 @@ class Analogs:
     """In which ways series are also remembered that have never been: some of `SYMMETRIES`."""
 
     @classmethod
-    def of(
-        cls,
-        value: Float[np.ndarray, "channel point series"],
-        ends: tuple[Float[np.ndarray, " channel"], Float[np.ndarray, " channel"]],
-        near: int,
-        ridge: float,
-    ) -> "Analogs":
-        """Remembers values in any units, given the least and greatest that have been."""
-        low, high = ends
-        middle, reach = (low + high) / 2, np.maximum((high - low) / 2, 1e-9)
-        unit = (value - middle[:, None, None]) / reach[:, None, None]
-        return cls(unit.astype(np.float32), middle, reach, near, ridge)
+    def of(cls, stock: Stock, near: int, ridge: float) -> "Analogs":
+        """Remembers the series in stock."""
+        middle = (stock.low + stock.high) / 2
+        reach = np.maximum((stock.high - stock.low) / 2, 1e-9)
+        unit = (stock.value - middle[:, None, None]) / reach[:, None, None]
+        # As a file has it, so that a model that was saved says the same.
+        return cls(unit.astype(np.float16).astype(np.float32), middle, reach, near, ridge)
 
     def __str__(self) -> str:
         """What it is, in a few words."""
@@ -103,9 +99,8 @@ class Analogs:
         return [np.ascontiguousarray(each) for each in copies]
 
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values that `unpack` makes the same of, but for rounding."""
-        # Whole numbers of 16 bits: a three-hundredth of a per cent of what a channel can deviate.
-        value = np.rint(self.value * STEPS).astype(np.int16)
+        """Arrays and plain values that `unpack` makes the same of."""
+        value = self.value.astype(np.float16)
         arrays = {"value": value, "middle": self.middle, "reach": self.reach}
         record = {"near": self.near, "ridge": self.ridge, "symmetries": list(self.symmetries)}
         return arrays, record
@@ -115,14 +110,10 @@ class Analogs:
         cls, arrays: Mapping[str, Shaped[np.ndarray, "..."]], record: Mapping[str, Any]
     ) -> "Analogs":
         """What `pack` took apart."""
-        value = arrays["value"].astype(np.float32) / STEPS
+        value = arrays["value"].astype(np.float32)
         symmetries = tuple(record["symmetries"])
         fields = dict(record) | dict(arrays) | {"value": value, "symmetries": symmetries}
         return cls(**fields)
-
-
-# Steps from the middle to either end that values are rounded to in a file.
-STEPS = 2**15 - 1
 
 
 def _shares(

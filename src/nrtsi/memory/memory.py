@@ -75,7 +75,7 @@ class Memory:
         return f"{self.way}, at {self.point.size} points in time"
 
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values that `unpack` makes the same of, but for rounding."""
+        """Arrays and plain values that `unpack` makes the same of."""
         arrays, record = self.way.pack()
         name = next(name for name, kind in WAYS.items() if isinstance(self.way, kind))
         return arrays | {"point": self.point}, record | {"way": name}

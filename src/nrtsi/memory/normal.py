@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from scipy.linalg import cho_factor, cho_solve
 
 from nrtsi.memory.points import Cells
 
@@ -34,7 +33,9 @@ class Normal:
         centred = value - mean[..., None]
         flat = centred.reshape(mean.size, -1)
         covariance = flat @ flat.T / (value.shape[-1] - 1)
-        return cls(mean, covariance.reshape(*mean.shape, *mean.shape), ridge, centred)
+        # As a file has it, so that a model that was saved says the same.
+        upper = covariance[np.triu_indices(mean.size)].astype(np.float32)
+        return cls(mean, _mirrored(upper, mean), ridge, centred)
 
     def __str__(self) -> str:
         """What it is, in a few words."""
@@ -56,8 +57,7 @@ class Normal:
             less = apart * count / (count - 1) ** 2
             among = known.across(theirs) - np.multiply.outer(less, apart)
             among[np.diag_indices_from(among)] += self.ridge * np.trace(among) / value.size + 1e-12
-            factor = cho_factor(among, overwrite_a=True, check_finite=False)
-            weight = cho_solve(factor, value - known.of(expected), check_finite=False)
+            weight = np.linalg.solve(among, value - known.of(expected))
             expected += np.tensordot(weight, theirs, axes=1) - weight @ less * without
         return asked.of(expected), asked.of(self._deviation)
 
@@ -68,7 +68,7 @@ class Normal:
         return np.sqrt(variance).reshape(self.mean.shape)
 
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values that `unpack` makes the same of, but for rounding."""
+        """Arrays and plain values that `unpack` makes the same of."""
         size = self.mean.size
         upper = self.covariance.reshape(size, size)[np.triu_indices(size)]
         arrays = {"mean": self.mean, "upper": upper.astype(np.float32)}
@@ -80,7 +80,14 @@ class Normal:
     ) -> "Normal":
         """What `pack` took apart."""
         mean = arrays["mean"]
-        covariance = np.zeros((mean.size, mean.size))
-        covariance[np.triu_indices(mean.size)] = arrays["upper"]
-        covariance += np.triu(covariance, 1).T
-        return cls(mean, covariance.reshape(*mean.shape, *mean.shape), **record)
+        return cls(mean, _mirrored(arrays["upper"], mean), **record)
+
+
+def _mirrored(
+    upper: Float[np.ndarray, " pair"], mean: Float[np.ndarray, "channel point"]
+) -> Float[np.ndarray, "channel point channel point"]:
+    """A covariance of which only one side is given."""
+    covariance = np.zeros((mean.size, mean.size))
+    covariance[np.triu_indices(mean.size)] = upper
+    covariance += np.triu(covariance, 1).T
+    return covariance.reshape(*mean.shape, *mean.shape)

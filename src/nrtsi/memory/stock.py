@@ -1,0 +1,132 @@
+"""Series that can be remembered: those with a time in common, at points that all of them have."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from nrtsi.interpolation import interpolate
+from nrtsi.series import SeriesSet
+
+__all__ = ["Stock"]
+
+# Fewer series are too few to find one's like among; more would take long to look through.
+FEWEST, MOST = 64, 2**13
+
+# What a series may lack of the time that most have, at each end; and how much of it is observed.
+LACKS, OBSERVED = 0.05, 0.5
+
+# Points in time, at most, and cells of all series.
+POINTS, CELLS = 1024, 2**26
+
+# Series that tell which curves suit.
+TRIED = 32
+
+
+@dataclass(frozen=True)
+class Stock:
+    """Series at common points in time."""
+
+    kept: Int[np.ndarray, " series"]
+    """Which of the series that there are."""
+
+    point: Float[np.ndarray, " point"]
+
+    value: Float[np.ndarray, "channel point series"]
+    """Observed values, and curves between and beyond them."""
+
+    low: Float[np.ndarray, " channel"]
+    high: Float[np.ndarray, " channel"]
+    """The least and the greatest that each channel has had."""
+
+    @classmethod
+    def of(cls, series: SeriesSet, rng: np.random.Generator) -> "Stock | None":
+        """The series that have most of the time in common; None where these are few."""
+        kept = _kept(series)
+        point = None if kept is None else _points(series.select(kept))
+        if kept is None or point is None:
+            return None
+        most = min(MOST, CELLS // (point.size * series.dims))
+        kept = np.sort(rng.permutation(kept)[:most])
+        if kept.size < FEWEST:
+            return None
+        chosen = series.select(kept)
+        seen = chosen.observed
+        low = np.where(seen, chosen.value, np.inf).min(axis=0)
+        high = np.where(seen, chosen.value, -np.inf).max(axis=0)
+        return cls(kept, point, _at_points(chosen, point), low, high)
+
+
+def _kept(series: SeriesSet) -> Int[np.ndarray, " kept"] | None:
+    """The series that have most of the time in common, and enough observed of it."""
+    full = np.flatnonzero(series.length > 2)
+    if full.size < FEWEST:
+        return None
+    begin, end = series.time[series.start[full]], series.time[series.start[full + 1] - 1]
+    low, high = np.median(begin), np.median(end)
+    lacks = LACKS * (high - low)
+    seen = np.add.reduceat(series.observed, series.start[full], axis=0)
+    enough = (seen >= OBSERVED * series.length[full, None]).all(axis=1)
+    kept = full[(begin <= low + lacks) & (end >= high - lacks) & enough]
+    return kept if kept.size >= max(FEWEST, full.size // 2) else None
+
+
+def _points(series: SeriesSet) -> Float[np.ndarray, " point"] | None:
+    """Common points in time: whole units where all times are, else two for every row."""
+    first, last = series.time.min(), series.time.max()
+    step = 1.0
+    if not np.array_equal(series.time, np.rint(series.time)):
+        step = (last - first) / (2 * np.median(series.length))
+    count = int(np.ceil((last - first) / step - 1e-9)) + 1
+    return first + step * np.arange(count) if 2 <= count <= POINTS else None
+
+
+def _at_points(
+    series: SeriesSet, point: Float[np.ndarray, " point"]
+) -> Float[np.ndarray, "channel point series"]:
+    if np.array_equal(series.time, np.tile(point, series.series)):
+        value = interpolate(series).reshape(series.series, point.size, series.dims)
+        return np.ascontiguousarray(value.transpose(2, 1, 0), dtype=np.float32)
+    value = np.empty((series.dims, point.size, series.series), dtype=np.float32)
+    degree = _degree(series)
+    for index in range(series.series):
+        for dim in range(series.dims):
+            time, known = _channel(series, index, dim)
+            value[dim, :, index] = _curve(time, known, point, degree)
+    return value
+
+
+def _channel(series: SeriesSet, index: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = slice(series.start[index], series.start[index + 1])
+    seen = series.observed[rows, dim]
+    return series.time[rows][seen], series.value[rows, dim][seen]
+
+
+def _degree(series: SeriesSet) -> int:
+    """Lines or cubic splines: what tells points that were left out with the lesser error."""
+    errors = {1: 0.0, 3: 0.0}
+    for index in range(0, series.series, max(1, series.series // TRIED)):
+        for dim in range(series.dims):
+            time, known = _channel(series, index, dim)
+            left = np.zeros(time.size, dtype=bool)
+            left[2:-2:3] = True
+            for degree in errors:
+                told = _curve(time[~left], known[~left], time[left], degree)
+                errors[degree] += float(np.square(told - known[left]).sum())
+    return min(errors, key=lambda degree: errors[degree])
+
+
+def _curve(
+    time: Float[np.ndarray, " known"],
+    known: Float[np.ndarray, " known"],
+    point: Float[np.ndarray, " point"],
+    degree: int,
+) -> Float[np.ndarray, " point"]:
+    """Through what is known; a step or two beyond its ends, and from there on level."""
+    if time.size <= degree:
+        return np.interp(point, time, known)
+    from scipy.interpolate import make_interp_spline  # takes a second to import
+
+    step = 2 * float(np.median(np.diff(time)))
+    inside = point.clip(time[0] - step, time[-1] + step)
+    return np.asarray(make_interp_spline(time, known, k=degree)(inside))

@@ -671,7 +671,7 @@ def panel(path):
 
 @pytest.mark.parametrize(
     ("option", "memory"),
-    [([], r"memory +\d+ nearest of 100 series"), (["--no-recall"], "memory +none")],
+    [([], r"remembered +\d+ nearest of 100 series"), (["--no-recall"], "remembered +nothing")],
 )
 def test_info_tells_what_is_remembered(tmp_path, option, memory):
     data, model = panel(tmp_path / "waves.csv"), tmp_path / "waves.nrtsi"

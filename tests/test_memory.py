@@ -1,19 +1,24 @@
 """Laws of memory: what it says is what an exact computation would, and never from the answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import nrtsi
-from nrtsi.interpolation import interpolate
-from nrtsi.memory import Memory, remember
-from nrtsi.memory.analogs import SYMMETRIES, Analogs
+from nrtsi.config import PRESETS
+from nrtsi.memory import Memory, Recalled, remember
+from nrtsi.memory.analogs import SYMMETRIES, Analogs, Images
+from nrtsi.memory.marks import Marks
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Place
 from nrtsi.memory.stock import Stock
 from nrtsi.missing import Hiding
+from nrtsi.model.tokens import Layout, Scene, tokens
 from nrtsi.series import SeriesSet
+from nrtsi.windows import windows
 
 POINT = np.arange(12.0)
 
@@ -29,10 +34,15 @@ def stock(value, low=-20.0, high=20.0):
     return Stock(np.arange(value.shape[-1]), POINT, value, *ends)
 
 
-def analogs(value, **words):
-    symmetries = words.pop("symmetries", ())
+def analogs(value, symmetries=(), **words):
     made = Analogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
-    return Analogs(**vars(made) | {"symmetries": symmetries})
+    return replace(made, images=Images(made.images.value, symmetries))
+
+
+def memory(way, series=None):
+    """It knows nobody, unless it is told whom."""
+    nobody = Marks(np.zeros((0, 8), dtype=np.int64))
+    return Memory(POINT, way, nobody if series is None else Marks.of(series))
 
 
 def gappy(value, index, seed, share=0.6):
@@ -52,7 +62,7 @@ def whole(value):
 def test_a_normal_distribution_tells_what_its_formula_says(seed):
     value = values(seed)
     series, _ = gappy(values(seed + 1), 0, seed)
-    told = Memory(POINT, Normal.of(value, 1e-3)).recall(series).value
+    told = memory(Normal.of(value, 1e-3)).recall(series).value
     flat = value.reshape(-1, value.shape[-1]).astype(np.float64)
     mean, among = flat.mean(axis=1), np.cov(flat)
     seen = series.observed.T.reshape(-1)
@@ -68,8 +78,8 @@ def test_a_normal_distribution_leaves_out_the_series_itself(seed, own):
     value = values(seed)
     series, _ = gappy(value, own, seed)
     others = np.delete(value, own, axis=-1)
-    told = Memory(POINT, Normal.of(value, 1e-3)).recall(series, np.array([own])).value
-    without = Memory(POINT, Normal.of(others, 1e-3)).recall(series).value
+    told = memory(Normal.of(value, 1e-3)).recall(series, np.array([own])).value
+    without = memory(Normal.of(others, 1e-3)).recall(series).value
     np.testing.assert_allclose(told, without, rtol=1e-4, atol=1e-4)
 
 
@@ -95,9 +105,9 @@ def test_analogs_are_the_nearest_put_together(seed, near):
     value = values(seed)
     series, _ = gappy(values(seed + 1), 0, seed)
     made = analogs(value, near=near)
-    told = Memory(POINT, made).recall(series).value
+    told = memory(made).recall(series).value
     seen = series.observed.any(axis=0)  # of nothing known, no series is nearer than another
-    expected = slowly_told(made.value * 20.0, series, near, 1e-2)
+    expected = slowly_told(made.images.value * 20.0, series, near, 1e-2)
     np.testing.assert_allclose(told[:, seen], expected[:, seen], rtol=1e-3, atol=1e-3)
 
 
@@ -106,9 +116,9 @@ def test_analogs_leave_out_the_series_itself_and_its_images(seed, own, symmetrie
     value = values(seed)
     series, _ = gappy(value, own, seed, share=0.3)
     words = {"symmetries": tuple(sorted(symmetries))}
-    told = Memory(POINT, analogs(value, **words)).recall(series, np.array([own])).value
+    told = memory(analogs(value, **words)).recall(series, np.array([own])).value
     without = analogs(np.delete(value, own, axis=-1), **words)
-    np.testing.assert_allclose(told, Memory(POINT, without).recall(series).value, atol=1e-5)
+    np.testing.assert_allclose(told, memory(without).recall(series).value, atol=1e-5)
 
 
 @pytest.mark.parametrize("symmetry", SYMMETRIES)
@@ -118,7 +128,7 @@ def test_series_that_never_were_are_remembered_where_a_symmetry_says_so(symmetry
     made, with_images = analogs(value), analogs(value, symmetries=(symmetry,))
     series, truth = gappy(image, 7, 3, share=0.3)
     error = {
-        name: np.abs(Memory(POINT, way).recall(series).value - truth).mean()
+        name: np.abs(memory(way).recall(series).value - truth).mean()
         for name, way in (("plain", made), ("images", with_images))
     }
     assert error["images"] < error["plain"] / 2
@@ -133,7 +143,7 @@ def test_what_is_remembered_can_be_told_between_the_points():
         np.array([0, 3]),
     )
     for way in (analogs(value.astype(np.float32), ridge=1e-6), Normal.of(value, 1e-6)):
-        told = Memory(POINT, way).recall(series).value
+        told = memory(way).recall(series).value
         np.testing.assert_allclose(told[:, 0], series.time / 4, atol=1e-3)
 
 
@@ -144,28 +154,35 @@ def test_interpolation_stands_in_where_nothing_is_remembered():
         np.array([[True], [True], [False], [True]]),
         np.array([0, 4]),
     )
-    told = Memory(POINT, Normal.of(values(0, dims=1), 1e-3)).recall(series)
+    told = memory(Normal.of(values(0, dims=1), 1e-3)).recall(series)
     assert told.value[2, 0] == 2.0
     assert told.scale[2, 0] == 0.0
 
 
-@pytest.mark.parametrize("way", [Normal.of(values(0), 1e-3), analogs(values(0))])
-def test_a_series_of_which_nothing_is_known_gets_finite_values(way):
-    series = SeriesSet.stack(np.full((1, POINT.size, 2), np.nan))
-    told = Memory(POINT, way).recall(series)
-    assert np.isfinite(told.value).all()
-    assert np.isfinite(told.scale).all()
+@pytest.mark.parametrize(
+    "way", [Normal.of(values(0), 1e-3), analogs(values(0)), analogs(values(0), ("alike",))]
+)
+def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
+    value = values(0)
+    gone = value[:, :, 3].T.astype(float)
+    gone[:, 1] = np.nan
+    told = memory(way).recall(SeriesSet.stack(np.full_like(gone, np.nan)[None]))
+    np.testing.assert_allclose(told.value, value.mean(axis=-1).T, atol=0.01)
+    np.testing.assert_allclose(told.scale, value.std(axis=-1).T, rtol=0.1)
+    if isinstance(way, Analogs):  # which know nothing of a channel from another
+        told = memory(way).recall(SeriesSet.stack(gone[None]))
+        np.testing.assert_allclose(told.value[:, 1], value[1].mean(axis=-1), atol=0.01)
 
 
 @pytest.mark.parametrize(
     "way", [Normal.of(values(0), 1e-3), analogs(values(0), symmetries=("alike",))]
 )
 def test_a_memory_goes_into_a_file_and_out_again(way):
-    memory = Memory(POINT, way)
-    again = Memory.unpack(*memory.pack())
+    made = memory(way, whole(values(0)))
+    again = Memory.unpack(*made.pack())
     series, _ = gappy(values(1), 0, 0)
     for name in ("value", "scale"):
-        mine, theirs = (getattr(each.recall(series), name) for each in (memory, again))
+        mine, theirs = (getattr(each.recall(series), name) for each in (made, again))
         np.testing.assert_array_equal(mine, theirs)
 
 
@@ -189,7 +206,7 @@ def test_waves_are_remembered_one_by_one_and_upside_down():
     series = SeriesSet.stack(waves(300))
     kept = remember(series, hiding(series), 0)
     assert isinstance(kept.memory.way, Analogs)
-    assert "mirrored" in kept.memory.way.symmetries
+    assert "mirrored" in kept.memory.way.images.symmetries
     np.testing.assert_array_equal(kept.own, np.arange(300))
 
 
@@ -250,7 +267,7 @@ def fitted(**words):
     return model.fit(waves(300), validation=waves(50, seed=1))
 
 
-def test_a_model_that_remembers_is_far_ahead_before_its_first_step(tmp_path):
+def test_a_model_that_remembers_is_far_ahead_before_its_first_step():
     truth = waves(20, seed=2)
     value = truth.copy()
     value[:, np.arange(50) % 8 != 0] = np.nan
@@ -272,14 +289,113 @@ def test_a_model_remembers_after_it_was_saved(tmp_path):
 
 def test_what_is_remembered_never_comes_from_the_cells_that_are_hidden():
     """Else training would see the answer: with other values there, nothing changes."""
-    series = SeriesSet.stack(waves(200))
-    kept = remember(series, hiding(series), 0)
-    cells = hiding(series).draw(series, np.random.default_rng(1))
-    changed = SeriesSet.stack(waves(200) + 5 * cells.reshape(200, 50, 1))
-    told, as_well = (
-        kept.memory.recall(each.hide(cells), kept.own).value for each in (series, changed)
+    value = waves(200)
+    series = SeriesSet.stack(value)
+    cells = hiding(series).draw(series, np.random.default_rng(1)).reshape(value.shape)
+    other = value.copy()
+    other[7] += 5 * cells[7]
+    asked, own = SeriesSet.stack(np.where(cells, np.nan, value)[7:8]), np.array([7])
+    ways = (Normal.of, lambda value, ridge: analogs(value, ("mirrored",), ridge=ridge))
+    for way in ways:
+        told, as_well = (
+            Memory(np.arange(50.0), way(each.transpose(2, 1, 0), 1e-3), Marks.of(asked))
+            .recall(asked, own)
+            .value
+            for each in (value, other)
+        )
+        np.testing.assert_allclose(told, as_well, atol=1e-3)
+
+
+def holes(value, seed=0):
+    """The series with a hole in each, and where."""
+    rng = np.random.default_rng(seed)
+    gone = np.zeros(value.shape, dtype=bool)
+    for number, begin in enumerate(rng.integers(5, 25, len(value))):
+        gone[number, begin : begin + 15] = True
+    return np.where(gone, np.nan, value), gone
+
+
+@pytest.mark.parametrize("hidden", [0.0, 0.4])
+def test_a_remembered_series_is_recognised(hidden):
+    value, _ = holes(waves(100))
+    marks = Marks.of(SeriesSet.stack(value))
+    more = np.random.default_rng(0).random(value.shape) < hidden
+    seen = SeriesSet.stack(np.where(more, np.nan, value))
+    found = marks.find(seen)
+    assert (found == np.arange(100)).mean() > 0.95
+    np.testing.assert_array_equal(marks.find(SeriesSet.stack(waves(20, seed=5))), -1)
+
+
+def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others():
+    """In the memory their own holes are bridged by lines, which would be the nearest of all."""
+    value, gone = holes(waves(300))
+    others, gone_there = holes(waves(100, seed=1), seed=1)
+    model = nrtsi.NRTSI(steps=0, seed=0, preset="tiny").fit(value)
+    own = np.square(model.impute(value) - waves(300))[gone].mean()
+    new = np.square(model.impute(others) - waves(100, seed=1))[gone_there].mean()
+    assert own < 1.3 * new
+
+
+def test_a_series_without_data_between_others_is_not_remembered():
+    """Of three rows, none observed, and before one of two rows that is."""
+    value = waves(200)
+    rows = [np.column_stack([np.full(50, k), np.arange(50.0), value[k, :, 0]]) for k in range(200)]
+    rows.insert(100, np.column_stack([np.full(3, 99.3), [0.0, 24.5, 49.0], np.full(3, np.nan)]))
+    rows.insert(101, np.column_stack([np.full(2, 99.6), [0.0, 49.0], [1.0, 1.0]]))
+    table = np.concatenate(rows)
+    start = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
+    seen = ~np.isnan(table[:, 2:])
+    series = SeriesSet(table[:, 1], np.where(seen, table[:, 2:], 0.0), seen, start)
+    found = Stock.of(series, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.setdiff1d(np.arange(202), found.kept), [100, 101])
+
+
+def test_a_spline_does_not_leave_what_has_been():
+    rng = np.random.default_rng(0)
+    time = np.sort(rng.uniform(0, 50, (200, 50)), axis=1)
+    value = np.sin(0.2 * time)
+    time[40, 20], value[40, 20] = time[40, 19] + 1e-7, value[40, 19] + 0.5
+    found = Stock.of(SeriesSet.stack(value[..., None], time), rng)
+    assert np.abs(found.value).max() <= 1.5
+
+
+def test_one_value_far_off_does_not_drown_the_others():
+    value = waves(300, steps=POINT.size).transpose(2, 1, 0).astype(np.float32)
+    truth = waves(1, seed=3, steps=POINT.size)
+    wrong = truth.copy()
+    wrong[0, 0] = 50.0
+    for way in (analogs(value, ("mirrored",)), Normal.of(value, 1e-2)):
+        told = memory(way).recall(SeriesSet.stack(wrong)).value
+        assert np.abs(told[6:] - truth[0, 6:]).mean() < 0.5
+
+
+def test_one_long_series_does_not_keep_the_others_from_being_remembered():
+    value = waves(301, steps=2000)
+    time = np.concatenate([np.arange(50.0)] * 300 + [np.arange(2000.0)])
+    flat = np.concatenate([*value[:300, :50], value[300]])
+    start = np.append(50 * np.arange(301), 300 * 50 + 2000)
+    series = SeriesSet(time, flat, np.ones(flat.shape, dtype=bool), start)
+    assert Stock.of(series, np.random.default_rng(0)).point.max() <= 52
+
+
+def test_beyond_the_remembered_times_the_straight_line_is_corrected():
+    layout = Layout(1, partial=False, recall=True)
+    series = SeriesSet(
+        np.array([0.0, 49.0, 55.0]),
+        np.array([[0.1], [0.8], [0.0]]),
+        np.array([[True], [True], [False]]),
+        np.array([0, 3]),
     )
-    np.testing.assert_array_equal(told, as_well)
-    line = interpolate(series.hide(cells))
-    error = [np.square(each - series.value)[cells].mean() for each in (told, line)]
-    assert error[0] < error[1] / 20
+    recalled = Recalled(np.array([[0.1], [0.35], [0.8]]), np.array([[1.0], [1.0], [0.0]]))
+    rows = np.array([2])
+    scene = Scene.of(series, rows, np.array([6.0]), layout, recalled)
+    parts = windows(np.array([0, 1]), rows, np.array([0]), series.start, 16)
+    made = tokens(scene, parts.pad(np.arange(1)), layout, PRESETS["tiny"].model)
+    assert made.recalled.item() == pytest.approx(0.8)
+
+
+def test_many_known_cells_are_thinned():
+    time = np.linspace(0, 11, 5000)
+    series = SeriesSet.stack(np.sin(time)[None, :, None], time[None])
+    told = memory(Normal.of(values(0, dims=1), 1e-2)).recall(series)
+    assert np.isfinite(told.value).all()

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from nrtsi import NRTSI, InputError, TrainingError
 from nrtsi.config import PRESETS, ScheduleConfig
 from nrtsi.events import TrainStep
+from nrtsi.memory import Kept, Recalled
 from nrtsi.missing import Hiding
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
-from nrtsi.training.batches import SEGMENT, Questions, split
+from nrtsi.training.batches import SEGMENT, Questions, Spans, split
 from nrtsi.training.curriculum import Budget
 from nrtsi.training.muon import Muon, orthogonal
 from tests.strategies import seeds, some_series
@@ -375,3 +376,43 @@ def test_so_much_is_hidden_to_learn_from_as_is_asked_for(monkeypatch):
 def _noted(rates, hidden):
     rates.append(hidden.mean())
     return hidden
+
+
+class Spy:
+    """A memory that notes which series it is asked about, and who they are said to be."""
+
+    def __init__(self):
+        self.asked = []
+
+    def recall(self, series, own):
+        self.asked += zip(series.value[series.start[:-1], 0], own, strict=True)
+        return Recalled(np.zeros_like(series.value), np.ones_like(series.value))
+
+
+def test_a_memory_is_told_which_of_its_series_is_asked_about():
+    """Series of 40, 3, no and 600 rows, the last in slices: each value is the series' number."""
+    length = np.array([40, 3, 0, 600, 40])
+    number = np.repeat(np.arange(5.0), length)
+    series = SeriesSet(
+        np.concatenate([np.arange(float(size)) for size in length]),
+        number[:, None] + 1,
+        np.ones((number.size, 1), dtype=bool),
+        np.concatenate([[0], np.cumsum(length)]),
+    )
+    hiding = Hiding.choose("points", series, whole_rows=True, rates=(0.1, 0.2))
+    spy, own = Spy(), np.array([7, -1, -1, 3, 9])
+    asked = Questions(
+        series,
+        Spans.whole(series),
+        hiding,
+        ScheduleConfig(),
+        PRESETS["tiny"].model,
+        Layout(1, False, recall=True),
+        (0,),
+        kept=Kept(spy, own),
+    )
+    assert asked.draw(0, 64) is not None
+    # A hidden cell has the value 0.
+    told = {(int(value) - 1, int(who)) for value, who in spy.asked if value > 0}
+    assert told <= set(enumerate(own.tolist()))
+    assert {(3, 3), (0, 7)} <= told

@@ -83,6 +83,8 @@ def course_of(
     coarsest = _coarsest(words["max_level"], hole)
     usual = schedule_for(setting, regular=_on_grid(series), max_level=coarsest).model_dump()
     usual["together"] = _together(setting, model)
+    if setting != "stochastic" and (name == "paper" or "order" in (words["schedule"] or {})):
+        usual["one_by_one_above"] = None  # the order is that of the paper, or the caller's own
     schedule = _changed(ScheduleConfig, usual, words["schedule"])
     periods = () if name == "paper" else _cycles(clock, series)
     batch = _batch(preset.train, model, series.dims)

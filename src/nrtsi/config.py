@@ -91,11 +91,13 @@ class ModelConfig(_Config):
     in its window."""
 
     residual: bool = True
-    """Predict the difference to linear interpolation rather than the value."""
+    """Predict the difference to linear interpolation, or to what is remembered, rather than the
+    value."""
 
     recall: bool = True
-    """Remember series, where many of one kind are learnt from, and what those like one say of it;
-    where that is nearer the truth than interpolation, predict the difference to it."""
+    """Remember series, where many of one kind are learnt from, and ask those like one about it;
+    where that is nearer the truth than interpolation, predict the difference to it. The values of
+    the series may then be in the model's file."""
 
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":

@@ -146,7 +146,7 @@ class Fitted:
             "preset": self.preset,
             "setting": self.setting,
             "network": f"{engine.model.network}: {self.reason}",
-            "memory": "none" if engine.remembered is None else str(engine.remembered),
+            "remembered": "nothing" if engine.remembered is None else str(engine.remembered),
             "steps": self.steps,
             "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
@@ -174,7 +174,7 @@ class Fitted:
         places = [unique.index(network) for network in self.engine.networks]
         return tensors, self.info() | {
             "networks": places,
-            "remembered": memory,
+            "memory": memory,
             "history": self.history,
             "calibration": self.calibration.to_dict(),
             "aside": self.aside,
@@ -195,9 +195,9 @@ class Fitted:
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
         memory = None
-        if record.get("remembered"):
+        if record.get("memory"):
             arrays = {name: t.numpy() for name, t in under(tensors, "memory.").items()}
-            memory = Memory.unpack(arrays, record["remembered"])
+            memory = Memory.unpack(arrays, record["memory"])
         # A file of before cells were set aside says nothing of these three.
         auto, found = record.get("auto"), record.get("calibration")
         return cls(

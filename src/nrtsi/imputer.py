@@ -25,7 +25,7 @@ from nrtsi.fitted import Fitted
 from nrtsi.frames import Clock, Columns, Panel, fitted_columns_must_match, read
 from nrtsi.holes import Holes
 from nrtsi.inference import Engine, part_of
-from nrtsi.memory import remember
+from nrtsi.memory import Kept, remember
 from nrtsi.provenance import Filled
 from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
@@ -234,7 +234,7 @@ class NRTSI(Imputer):
             validation=held,
             kept=kept,
             path=path,
-            identity=_identity(course, scaled, held),
+            identity=_identity(course, scaled, held, kept),
             resume=resume,
             listener=listener,
         )
@@ -247,7 +247,7 @@ class NRTSI(Imputer):
                 course.model,
                 course.layout,
                 course.schedule,
-                None if kept is None else kept.memory,
+                None if kept is None else kept.memory.lasting(),
             ),
             scaler=scaler,
             fingerprint=fingerprint(series),
@@ -608,6 +608,8 @@ class NRTSI(Imputer):
     def save(self, path: str | Path) -> None:
         """Writes the model to one safetensors file, whole or not at all.
 
+        Where series are remembered, their values are in it: `info()` says so.
+
         Raises:
             NotFittedError: Neither `fit` nor `load` was called.
             InputError: The file cannot be written.
@@ -717,13 +719,19 @@ def _check_validation(held: SeriesSet, course: Course) -> None:
         )
 
 
-def _identity(course: Course, series: SeriesSet, held: SeriesSet | None) -> str:
+def _identity(course: Course, series: SeriesSet, held: SeriesSet | None, kept: Kept | None) -> str:
     """A digest of the data and of every setting: only the same run can be gone on with."""
     digest = hashlib.sha256()
     for data in (series,) if held is None else (series, held):
         for array in (data.time, data.value, data.observed, data.start):
             digest.update(np.ascontiguousarray(array).tobytes())
+    remembered = None
+    if kept is not None:
+        arrays, remembered = kept.memory.pack()
+        for name in sorted(arrays):
+            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
     settings = [
+        remembered,
         course.model.model_dump(),
         course.schedule.model_dump(),
         course.train.model_dump(exclude={"batch", "compile"}),

@@ -1,4 +1,4 @@
-"""Linear interpolation on sets: the baseline, and what networks predict the residual to."""
+"""Linear interpolation on sets: the baseline, and what networks usually correct."""
 
 from dataclasses import dataclass
 

@@ -11,10 +11,46 @@ from jaxtyping import Float, Shaped
 from nrtsi.memory.points import Cells
 from nrtsi.memory.stock import Stock
 
-__all__ = ["SYMMETRIES", "Analogs"]
+__all__ = ["SYMMETRIES", "Analogs", "Images"]
 
 SYMMETRIES = ("alike", "mirrored", "reversed")
 """A channel may go as another does, upside down, or backwards."""
+
+# How far a value counts that is beyond all that has been, from -1 to 1.
+BEYOND = 1.5
+
+
+@dataclass(frozen=True)
+class Images:
+    """Series, and those that would be there as well if a symmetry holds."""
+
+    value: Float[np.ndarray, "channel point series"]
+    """From -1 to 1, the least and the greatest that each channel has had."""
+
+    symmetries: tuple[str, ...] = ()
+    """Some of `SYMMETRIES`."""
+
+    def of(self, channel: int) -> Float[np.ndarray, "point image"]:
+        """All that a channel may be like; each image has all series, in their order."""
+        return self._all[0 if "alike" in self.symmetries else channel]
+
+    @property
+    def work(self) -> int:
+        """Cells of all series that all channels may be like."""
+        many = self.value.shape[0] if "alike" in self.symmetries else 1
+        return self.value.size * many * 2 ** len(set(self.symmetries) - {"alike"})
+
+    @cached_property
+    def _all(self) -> list[Float[np.ndarray, "point image"]]:
+        """For every channel, or once for all of them."""
+        images = list(self.value)
+        if "alike" in self.symmetries:
+            images = [np.concatenate(images, axis=-1)]
+        if "mirrored" in self.symmetries:
+            images = [np.concatenate([each, -each], axis=-1) for each in images]
+        if "reversed" in self.symmetries:
+            images = [np.concatenate([each, each[::-1]], axis=-1) for each in images]
+        return images
 
 
 @dataclass(frozen=True)
@@ -25,8 +61,7 @@ class Analogs:
     with weights that add up to one follows it, where the nearest alone would be a little off.
     """
 
-    value: Float[np.ndarray, "channel point series"]
-    """From -1 to 1, the least and the greatest that each channel has had."""
+    images: Images
 
     middle: Float[np.ndarray, " channel"]
     reach: Float[np.ndarray, " channel"]
@@ -38,9 +73,6 @@ class Analogs:
     ridge: float
     """How much their sum is held to their mean."""
 
-    symmetries: tuple[str, ...] = ()
-    """In which ways series are also remembered that have never been: some of `SYMMETRIES`."""
-
     @classmethod
     def of(cls, stock: Stock, near: int, ridge: float) -> "Analogs":
         """Remembers the series in stock."""
@@ -48,12 +80,14 @@ class Analogs:
         reach = np.maximum((stock.high - stock.low) / 2, 1e-9)
         unit = (stock.value - middle[:, None, None]) / reach[:, None, None]
         # As a file has it, so that a model that was saved says the same.
-        return cls(unit.astype(np.float16).astype(np.float32), middle, reach, near, ridge)
+        rounded = unit.astype(np.float16).astype(np.float32)
+        return cls(Images(rounded), middle, reach, near, ridge)
 
     def __str__(self) -> str:
         """What it is, in a few words."""
-        images = f" ({', '.join(self.symmetries)})" if self.symmetries else ""
-        return f"{self.near} nearest of {self.value.shape[-1]:,} series{images}"
+        held = self.images.symmetries
+        symmetries = f" ({', '.join(held)})" if held else ""
+        return f"{self.near} nearest of {self.images.value.shape[-1]:,} series{symmetries}"
 
     def tell(
         self, known: Cells, value: Float[np.ndarray, " known"], asked: Cells, own: int
@@ -65,7 +99,8 @@ class Analogs:
         answer, apart = np.zeros(asked.channel.size), np.zeros(asked.channel.size)
         for channel, (middle, reach) in enumerate(zip(self.middle, self.reach, strict=True)):
             ours, wanted = known.channel == channel, asked.channel == channel
-            there = (value[ours] - middle) / reach
+            # One value far off all that has been would drown the others.
+            there = ((value[ours] - middle) / reach).clip(-BEYOND, BEYOND)
             told, spread = self._tell(channel, known.pick(ours), there, asked.pick(wanted), own)
             answer[wanted], apart[wanted] = middle + reach * told, reach * spread
         return answer, apart
@@ -73,37 +108,28 @@ class Analogs:
     def _tell(
         self, channel: int, known: Cells, value: np.ndarray, asked: Cells, own: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        everyone = self._copies[0 if "alike" in self.symmetries else channel]
-        theirs = known.along(everyone)
+        if not value.size:
+            everyone = asked.along(self.images.value[channel])
+            return everyone.mean(axis=1), everyone.std(axis=1)
+        images = self.images.of(channel)
+        theirs = known.along(images)
         distance = np.square(theirs - value[:, None].astype(np.float32)).sum(axis=0)
         if own >= 0:
-            distance[own :: self.value.shape[-1]] = np.inf
+            distance[own :: self.images.value.shape[-1]] = np.inf
         near = np.argpartition(distance, self.near - 1)[: self.near]
-        told = asked.along(everyone[:, near]).T.astype(np.float64)
+        told = asked.along(images[:, near]).T.astype(np.float64)
         seen = theirs[:, near].T.astype(np.float64)
         share = _shares(seen - seen.mean(axis=0), value - seen.mean(axis=0), self.ridge)
         middle = told.mean(axis=0)
         answer = middle + share @ (told - middle)
         return answer, np.sqrt(np.square(told - answer).mean(axis=0))
 
-    @cached_property
-    def _copies(self) -> list[Float[np.ndarray, "point copy"]]:
-        """For every channel, or for all of them, the series and their mirror images."""
-        copies = [np.concatenate(list(self.value), axis=-1)]
-        if "alike" not in self.symmetries:
-            copies = list(self.value)
-        if "mirrored" in self.symmetries:
-            copies = [np.concatenate([each, -each], axis=-1) for each in copies]
-        if "reversed" in self.symmetries:
-            copies = [np.concatenate([each, each[::-1]], axis=-1) for each in copies]
-        return [np.ascontiguousarray(each) for each in copies]
-
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that `unpack` makes the same of."""
-        value = self.value.astype(np.float16)
+        value = self.images.value.astype(np.float16)
         arrays = {"value": value, "middle": self.middle, "reach": self.reach}
-        record = {"near": self.near, "ridge": self.ridge, "symmetries": list(self.symmetries)}
-        return arrays, record
+        held = list(self.images.symmetries)
+        return arrays, {"near": self.near, "ridge": self.ridge, "symmetries": held}
 
     @classmethod
     def unpack(
@@ -111,9 +137,8 @@ class Analogs:
     ) -> "Analogs":
         """What `pack` took apart."""
         value = arrays["value"].astype(np.float32)
-        symmetries = tuple(record["symmetries"])
-        fields = dict(record) | dict(arrays) | {"value": value, "symmetries": symmetries}
-        return cls(**fields)
+        images = Images(value, tuple(record["symmetries"]))
+        return cls(images, arrays["middle"], arrays["reach"], record["near"], record["ridge"])
 
 
 def _shares(
@@ -121,8 +146,6 @@ def _shares(
 ) -> Float[np.ndarray, " near"]:
     """How much of each makes their sum come near what is wanted: ridge regression."""
     fewer = min(seen.shape)
-    if not fewer:
-        return np.zeros(seen.shape[0])
     level = ridge * np.square(seen).sum() / fewer + 1e-12
     if seen.shape[0] <= seen.shape[1]:
         return np.linalg.solve(seen @ seen.T + level * np.eye(fewer), seen @ wanted)

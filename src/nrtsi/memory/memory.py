@@ -9,11 +9,16 @@ from jaxtyping import Float, Int
 
 from nrtsi.interpolation import interpolate
 from nrtsi.memory.analogs import Analogs
+from nrtsi.memory.marks import Marks
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Cells, Place
 from nrtsi.series import SeriesSet
 
 __all__ = ["Memory", "Recalled", "Way"]
+
+
+# Known cells of a series that are read, at most.
+KNOWN = 1024
 
 
 @dataclass(frozen=True)
@@ -50,25 +55,38 @@ class Memory:
     point: Float[np.ndarray, " point"]
     way: Way
 
+    marks: Marks
+    """What tells which series is itself a remembered one."""
+
     def recall(self, series: SeriesSet, own: Int[np.ndarray, " series"] | None = None) -> Recalled:
         """What is remembered of series like these, from their observed cells alone.
 
-        Where `own` is not negative, a series is itself the remembered one of that number, which is
-        then not looked at. At times of which nothing is remembered interpolation stands in.
+        A series that is itself remembered is not looked at, for its holes have been bridged there
+        by straight lines: `own` is its number, or -1 where it is none of them; without `own` it is
+        recognised. At times of which nothing is remembered interpolation stands in.
         """
-        own = np.full(series.series, -1) if own is None else own
+        own = self.marks.find(series) if own is None else own
         value, scale = interpolate(series), np.zeros(series.value.shape)
         place = Place.of(self.point, series.time)
         for index in range(series.series):
             rows = np.arange(series.start[index], series.start[index + 1])
             rows = rows[place.there[rows]]
             row, channel = np.nonzero(series.observed[rows])
-            known = place.at(rows[row], channel)
+            some = _thinned(row.size)
+            row, channel = rows[row[some]], channel[some]
             every = np.indices((rows.size, series.dims)).reshape(2, -1)
-            asked = place.at(rows[every[0]], every[1])
-            told = self.way.tell(known, series.value[rows][row, channel], asked, int(own[index]))
+            told = self.way.tell(
+                place.at(row, channel),
+                series.value[row, channel],
+                place.at(rows[every[0]], every[1]),
+                int(own[index]),
+            )
             value[rows], scale[rows] = (each.reshape(rows.size, -1) for each in told)
         return Recalled(value, scale)
+
+    def lasting(self) -> "Memory":
+        """The same without what only those need who learn from the very series."""
+        return Memory.unpack(*self.pack())
 
     def __str__(self) -> str:
         """What is remembered, in a few words."""
@@ -77,6 +95,7 @@ class Memory:
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that `unpack` makes the same of."""
         arrays, record = self.way.pack()
+        arrays |= {"marks": self.marks.hash}
         name = next(name for name, kind in WAYS.items() if isinstance(self.way, kind))
         return arrays | {"point": self.point}, record | {"way": name}
 
@@ -85,4 +104,13 @@ class Memory:
         """What `pack` took apart."""
         rest, others = dict(record), dict(arrays)
         point, way = others.pop("point"), WAYS[rest.pop("way")]
-        return cls(point, way.unpack(others, rest))
+        return cls(point, way.unpack(others, rest), Marks(others.pop("marks")))
+
+
+def _thinned(cells: int) -> slice:
+    """Which of so many known cells are read: all, or every other, third, ….
+
+    >>> np.arange(10)[_thinned(10)].size, np.arange(5000)[_thinned(5000)].size
+    (10, 1000)
+    """
+    return slice(None, None, max(1, -(-cells // KNOWN)))

@@ -12,6 +12,9 @@ from nrtsi.memory.points import Cells
 
 __all__ = ["Normal"]
 
+# How far a value counts that is far from the mean, in standard deviations.
+BEYOND = 8.0
+
 
 @dataclass(frozen=True)
 class Normal:
@@ -24,7 +27,8 @@ class Normal:
     """Share of the variance that is taken for noise."""
 
     centred: Float[np.ndarray, "channel point series"] | None = None
-    """What each series has beyond the mean, as long as they are learnt from."""
+    """What each series has beyond the mean, as long as they are learnt from: so that one of them
+    can be left out."""
 
     @classmethod
     def of(cls, value: Float[np.ndarray, "channel point series"], ridge: float) -> "Normal":
@@ -52,6 +56,9 @@ class Normal:
         if own >= 0 and self.centred is not None:
             without, count = self.centred[..., own], self.centred.shape[-1]
         expected = self.mean - without / (count - 1)
+        # One value far off all that has been would drown the others.
+        far = BEYOND * known.of(self._deviation)
+        value = value.clip(known.of(self.mean) - far, known.of(self.mean) + far)
         if value.size:
             theirs, apart = known.of(self.covariance), known.of(without)
             less = apart * count / (count - 1) ** 2

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.interpolation import interpolate
 from nrtsi.memory.analogs import SYMMETRIES, Analogs
+from nrtsi.memory.marks import Marks
 from nrtsi.memory.memory import Memory, Way
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.stock import Stock
@@ -27,6 +28,9 @@ CELLS = 2048
 # above which they are fewer: with these, trying takes some seconds.
 TRIED, QUICK = (16, 32), 2**21
 
+# Cells that are looked at for one series, at most, where symmetries hold.
+MOST = 2**25
+
 # What a way has to be better by than a simpler one.
 WORTH = 0.9
 
@@ -38,6 +42,9 @@ NEAR, RIDGES = (8, 32), (1e-1, 1e-2, 1e-3)
 
 # The same where all series are one distribution, of which more is known.
 FINER = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+
+# While ways are tried it is known who is who.
+NOBODY = Marks(np.zeros((0, 0), dtype=np.int64))
 
 WayT = TypeVar("WayT", bound=Way)
 
@@ -67,11 +74,15 @@ def remember(series: SeriesSet, hiding: Hiding, seed: int) -> Kept | None:
     tried = rng.permutation(stock.kept)[: _enough(stock.value.size)]
     truth = series.select(tried)
     hidden = hiding.draw(truth, rng)
+    if not hidden.any():
+        return None
     trial = _Trial(stock, truth, hidden, own[tried])
     way, error = trial.best()
     line = trial.error(interpolate(truth.hide(hidden)))
     log.info("memory: error %.3g, interpolation's %.3g", error, line)
-    return Kept(Memory(stock.point, way), own) if error < WORTH * line else None
+    if error >= WORTH * line:
+        return None
+    return Kept(Memory(stock.point, way, Marks.of(series.select(stock.kept))), own)
 
 
 def _enough(cells: int) -> int:
@@ -118,8 +129,9 @@ class _Trial:
         for symmetry in SYMMETRIES:
             if symmetry == "alike" and self.truth.dims == 1:
                 continue
-            more = replace(best, symmetries=(*best.symmetries, symmetry))
-            if (changed := self._error(more)) < WORTH * error:
+            held = replace(best.images, symmetries=(*best.images.symmetries, symmetry))
+            more = replace(best, images=held)
+            if held.work <= MOST and (changed := self._error(more)) < WORTH * error:
                 best, error = more, changed
         half = replace(best, near=best.near // 2)
         closely = [replace(each, ridge=ridge) for each in (best, half) for ridge in RIDGES]
@@ -132,5 +144,5 @@ class _Trial:
         return ways[least], errors[least]
 
     def _error(self, way: Way) -> float:
-        recalled = Memory(self.stock.point, way).recall(self.truth.hide(self.hidden), self.own)
-        return self.error(recalled.value)
+        memory = Memory(self.stock.point, way, NOBODY)
+        return self.error(memory.recall(self.truth.hide(self.hidden), self.own).value)

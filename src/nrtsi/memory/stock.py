@@ -17,7 +17,10 @@ FEWEST, MOST = 64, 2**13
 LACKS, OBSERVED = 0.05, 0.5
 
 # Points in time, at most, and cells of all series.
-POINTS, CELLS = 1024, 2**26
+POINTS, CELLS = 1024, 2**24
+
+# What lies farther from the middle half of a channel, in times its width, is an outlier.
+FAR = 10.0
 
 # Series that tell which curves suit.
 TRIED = 32
@@ -37,48 +40,80 @@ class Stock:
 
     low: Float[np.ndarray, " channel"]
     high: Float[np.ndarray, " channel"]
-    """The least and the greatest that each channel has had."""
+    """The least and the greatest that each channel has had, but for outliers."""
 
     @classmethod
     def of(cls, series: SeriesSet, rng: np.random.Generator) -> "Stock | None":
         """The series that have most of the time in common; None where these are few."""
         kept = _kept(series)
-        point = None if kept is None else _points(series.select(kept))
-        if kept is None or point is None:
-            return None
-        most = min(MOST, CELLS // (point.size * series.dims))
-        kept = np.sort(rng.permutation(kept)[:most])
         if kept.size < FEWEST:
             return None
+        kept = np.sort(rng.permutation(kept)[:MOST])
         chosen = series.select(kept)
-        seen = chosen.observed
-        low = np.where(seen, chosen.value, np.inf).min(axis=0)
-        high = np.where(seen, chosen.value, -np.inf).max(axis=0)
-        return cls(kept, point, _at_points(chosen, point), low, high)
+        point = _points(chosen)
+        if not 2 <= point.size <= POINTS:
+            return None
+        most = CELLS // (point.size * series.dims)
+        if most < kept.size:
+            kept = kept[np.sort(rng.permutation(kept.size)[:most])]
+            chosen = series.select(kept)
+        if kept.size < FEWEST:
+            return None
+        low, high = _ends(chosen)
+        value = _at_points(chosen, point)
+        # A curve through two points close together may shoot up to anywhere.
+        np.clip(value, *(end[:, None, None] for end in (low, high)), out=value)
+        return cls(kept, point, value, low, high)
 
 
-def _kept(series: SeriesSet) -> Int[np.ndarray, " kept"] | None:
-    """The series that have most of the time in common, and enough observed of it."""
+def _kept(series: SeriesSet) -> Int[np.ndarray, " kept"]:
+    """The series that have most of the time in common, and enough observed of it; or none."""
     full = np.flatnonzero(series.length > 2)
-    if full.size < FEWEST:
-        return None
-    begin, end = series.time[series.start[full]], series.time[series.start[full + 1] - 1]
+    nobody = np.zeros(0, dtype=np.int64)
+    if not full.size:
+        return nobody
+    begin, end = _span(series, full)
     low, high = np.median(begin), np.median(end)
     lacks = LACKS * (high - low)
-    seen = np.add.reduceat(series.observed, series.start[full], axis=0)
+    before = np.concatenate([np.zeros((1, series.dims)), np.cumsum(series.observed, axis=0)])
+    seen = before[series.start[full + 1]] - before[series.start[full]]
     enough = (seen >= OBSERVED * series.length[full, None]).all(axis=1)
     kept = full[(begin <= low + lacks) & (end >= high - lacks) & enough]
-    return kept if kept.size >= max(FEWEST, full.size // 2) else None
+    return kept if kept.size >= full.size / 2 else nobody
 
 
-def _points(series: SeriesSet) -> Float[np.ndarray, " point"] | None:
+def _span(
+    series: SeriesSet, chosen: Int[np.ndarray, " chosen"]
+) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
+    """When the series begin and end."""
+    return series.time[series.start[chosen]], series.time[series.start[chosen + 1] - 1]
+
+
+def _points(series: SeriesSet) -> Float[np.ndarray, " point"]:
     """Common points in time: whole units where all times are, else two for every row."""
-    first, last = series.time.min(), series.time.max()
+    begin, end = _span(series, np.arange(series.series))
+    low, high = np.median(begin), np.median(end)
+    lacks = LACKS * (high - low)
+    first, last = max(begin.min(), low - lacks), min(end.max(), high + lacks)
     step = 1.0
-    if not np.array_equal(series.time, np.rint(series.time)):
+    if np.array_equal(series.time, np.rint(series.time)):
+        first, last = np.ceil(first), np.floor(last)
+    else:
         step = (last - first) / (2 * np.median(series.length))
-    count = int(np.ceil((last - first) / step - 1e-9)) + 1
-    return first + step * np.arange(count) if 2 <= count <= POINTS else None
+    return first + step * np.arange(int(np.ceil((last - first) / step - 1e-9)) + 1)
+
+
+def _ends(
+    series: SeriesSet,
+) -> tuple[Float[np.ndarray, " channel"], Float[np.ndarray, " channel"]]:
+    """The least and the greatest of each channel, but for outliers."""
+    ends = []
+    for value, seen in zip(series.value.T, series.observed.T, strict=True):
+        quarter, half, more = np.quantile(value[seen], (0.25, 0.5, 0.75))
+        far = FAR * (more - quarter) if more > quarter else np.inf
+        ends.append((max(value[seen].min(), half - far), min(value[seen].max(), half + far)))
+    low, high = np.array(ends).T
+    return low, high
 
 
 def _at_points(

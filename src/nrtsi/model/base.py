@@ -59,7 +59,7 @@ class Network(nn.Module):
         head = GaussianHead if self.config.head == "gaussian" else PointHead
         self.head = head(self.config.width, outputs)
         if self.config.residual:
-            # The untrained network is linear interpolation.
+            # The untrained network corrects nothing.
             nn.init.zeros_(self.head.mean.weight)
             nn.init.zeros_(self.head.mean.bias)
             for name in ("spread", "trust", "wider"):

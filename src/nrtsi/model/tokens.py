@@ -200,9 +200,11 @@ def _values(
     recalled = base
     if scene.recalled is not None and scene.off is not None:
         # Moved so that it passes through what is known by now, be it filled in.
+        scale_of = scene.recalled.scale[flat]
+        there = scale_of > 0  # something is remembered of that time
         moved = between(scene.off, series.time[flat], wide_left, wide_right)
-        recalled = scene.recalled.value[flat] + moved
-        unsure = np.log2(scene.recalled.scale[flat].clip(*SURE)) / 4
+        recalled = np.where(there, scene.recalled.value[flat] + moved, base)
+        unsure = np.log2(np.where(there, scale_of.clip(*SURE), SURE[1])) / 4
         near += [np.where(known, scene.off.value[flat], recalled - value), unsure]
     joined = _joined(near, rows.shape)
     return value.reshape(shape), joined, base.reshape(shape), recalled.reshape(shape)

@@ -212,7 +212,8 @@ class Questions:
         """What is remembered of stretches of which cells are hidden."""
         if self.kept is None:
             return None
-        own = self.kept.own[self.series.owner[chosen.begin]]
+        series = np.searchsorted(self.series.start, chosen.begin, side="right") - 1
+        own = self.kept.own[series]
         return self.kept.memory.recall(truth.hide(hidden), own)
 
     def _windows(

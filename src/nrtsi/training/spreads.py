@@ -1,4 +1,4 @@
-"""How wrong interpolation is at each level: the unit of corrections, and where to learn most."""
+"""What is to be corrected at each level, and how wrong it is: in which unit, how often to ask."""
 
 import numpy as np
 import torch

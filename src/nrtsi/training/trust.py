@@ -23,7 +23,7 @@ ByLevel = Float[Tensor, "level dim"]
 
 
 def settle_trust(network: Network, validation: Batch, windows: int) -> None:
-    """Lets the network correct interpolation as far as that helps, as surely as it may.
+    """Lets the network correct its base as far as that helps, as surely as it may.
 
     Corrections that lower the squared error are made in full; where a network had too little time
     or data, or noise to learn, a share of them is made, down to none. Scales are then made to fit

@@ -143,8 +143,8 @@ class Engine:
         is given, the scale of every imputed cell is written into it.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
-        recalled = None if self.remembered is None else self.remembered.recall(series)
         with closing(Cores.of(self.networks[0].device)) as cores:
+            recalled = self._recalled(series, cores)
             for step in plan(series, self.schedule):
                 answers = self._ask(state, step, recalled, draw, cores)
                 if scale is not None:
@@ -159,13 +159,16 @@ class Engine:
 
     def reading(self, series: SeriesSet, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
-        recalled = None if self.remembered is None else self.remembered.recall(series)
-        scene = Scene.of(state, step.rows, step.gap, self.layout, recalled)
+        scene = Scene.of(state, step.rows, step.gap, self.layout, self._recalled(series))
         for network, padded in self._questions(state, step, cores=1):
             for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
                 asked = tokens(scene, padded, self.layout, self.model)
                 return _reading(network, padded, asked, window, target)
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
+
+    def _recalled(self, series: SeriesSet, cores: Cores | None = None) -> Recalled | None:
+        """What is remembered of the series, where anything is."""
+        return None if self.remembered is None else self.remembered.recall(series, cores=cores)
 
     def _ask(
         self,

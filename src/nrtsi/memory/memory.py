@@ -13,6 +13,7 @@ from nrtsi.memory.marks import Marks
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Cells, Place
 from nrtsi.series import SeriesSet
+from nrtsi.threads import Cores
 
 __all__ = ["Memory", "Recalled", "Way"]
 
@@ -58,17 +59,24 @@ class Memory:
     marks: Marks
     """What tells which series is itself a remembered one."""
 
-    def recall(self, series: SeriesSet, own: Int[np.ndarray, " series"] | None = None) -> Recalled:
+    def recall(
+        self,
+        series: SeriesSet,
+        own: Int[np.ndarray, " series"] | None = None,
+        cores: Cores | None = None,
+    ) -> Recalled:
         """What is remembered of series like these, from their observed cells alone.
 
         A series that is itself remembered is not looked at, for its holes have been bridged there
         by straight lines: `own` is its number, or -1 where it is none of them; without `own` it is
-        recognised. At times of which nothing is remembered interpolation stands in.
+        recognised. At times of which nothing is remembered interpolation stands in. The `cores`
+        share the work.
         """
         own = self.marks.find(series) if own is None else own
         value, scale = interpolate(series), np.zeros(series.value.shape)
         place = Place.of(self.point, series.time)
-        for index in range(series.series):
+
+        def ask(index: int) -> None:
             rows = np.arange(series.start[index], series.start[index + 1])
             rows = rows[place.there[rows]]
             row, channel = np.nonzero(series.observed[rows])
@@ -82,6 +90,8 @@ class Memory:
                 int(own[index]),
             )
             value[rows], scale[rows] = (each.reshape(rows.size, -1) for each in told)
+
+        (cores or Cores(1)).each(ask, range(series.series))
         return Recalled(value, scale)
 
     def lasting(self) -> "Memory":

@@ -1,5 +1,6 @@
 """Laws of memory: what it says is what an exact computation would, and never from the answer."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -31,12 +32,16 @@ def values(seed, series=40, dims=2, points=POINT.size):
 
 def stock(value, low=-20.0, high=20.0):
     ends = (np.full(value.shape[0], end) for end in (low, high))
-    return Stock(np.arange(value.shape[-1]), POINT, value, *ends)
+    return Stock(np.arange(value.shape[-1]), whole(value), POINT, value, *ends)
 
 
 def analogs(value, symmetries=(), **words):
     made = Analogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
     return replace(made, images=Images(made.images.value, symmetries))
+
+
+def normal(value, ridge):
+    return Normal.of(stock(value), ridge)
 
 
 def memory(way, series=None):
@@ -62,7 +67,7 @@ def whole(value):
 def test_a_normal_distribution_tells_what_its_formula_says(seed):
     value = values(seed)
     series, _ = gappy(values(seed + 1), 0, seed)
-    told = memory(Normal.of(value, 1e-3)).recall(series).value
+    told = memory(normal(value, 1e-3)).recall(series).value
     flat = value.reshape(-1, value.shape[-1]).astype(np.float64)
     mean, among = flat.mean(axis=1), np.cov(flat)
     seen = series.observed.T.reshape(-1)
@@ -78,8 +83,8 @@ def test_a_normal_distribution_leaves_out_the_series_itself(seed, own):
     value = values(seed)
     series, _ = gappy(value, own, seed)
     others = np.delete(value, own, axis=-1)
-    told = memory(Normal.of(value, 1e-3)).recall(series, np.array([own])).value
-    without = memory(Normal.of(others, 1e-3)).recall(series).value
+    told = memory(normal(value, 1e-3)).recall(series, np.array([own])).value
+    without = memory(normal(others, 1e-3)).recall(series).value
     np.testing.assert_allclose(told, without, rtol=1e-4, atol=1e-4)
 
 
@@ -142,7 +147,7 @@ def test_what_is_remembered_can_be_told_between_the_points():
         np.array([[True], [False], [True]]),
         np.array([0, 3]),
     )
-    for way in (analogs(value.astype(np.float32), ridge=1e-6), Normal.of(value, 1e-6)):
+    for way in (analogs(value.astype(np.float32), ridge=1e-6), normal(value, 1e-6)):
         told = memory(way).recall(series).value
         np.testing.assert_allclose(told[:, 0], series.time / 4, atol=1e-3)
 
@@ -154,13 +159,13 @@ def test_interpolation_stands_in_where_nothing_is_remembered():
         np.array([[True], [True], [False], [True]]),
         np.array([0, 4]),
     )
-    told = memory(Normal.of(values(0, dims=1), 1e-3)).recall(series)
+    told = memory(normal(values(0, dims=1), 1e-3)).recall(series)
     assert told.value[2, 0] == 2.0
     assert told.scale[2, 0] == 0.0
 
 
 @pytest.mark.parametrize(
-    "way", [Normal.of(values(0), 1e-3), analogs(values(0)), analogs(values(0), ("alike",))]
+    "way", [normal(values(0), 1e-3), analogs(values(0)), analogs(values(0), ("alike",))]
 )
 def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
     value = values(0)
@@ -175,7 +180,7 @@ def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
 
 
 @pytest.mark.parametrize(
-    "way", [Normal.of(values(0), 1e-3), analogs(values(0), symmetries=("alike",))]
+    "way", [normal(values(0), 1e-3), analogs(values(0), symmetries=("alike",))]
 )
 def test_a_memory_goes_into_a_file_and_out_again(way):
     made = memory(way, whole(values(0)))
@@ -295,7 +300,7 @@ def test_what_is_remembered_never_comes_from_the_cells_that_are_hidden():
     other = value.copy()
     other[7] += 5 * cells[7]
     asked, own = SeriesSet.stack(np.where(cells, np.nan, value)[7:8]), np.array([7])
-    ways = (Normal.of, lambda value, ridge: analogs(value, ("mirrored",), ridge=ridge))
+    ways = (normal, lambda value, ridge: analogs(value, ("mirrored",), ridge=ridge))
     for way in ways:
         told, as_well = (
             Memory(np.arange(50.0), way(each.transpose(2, 1, 0), 1e-3), Marks.of(asked))
@@ -326,14 +331,37 @@ def test_a_remembered_series_is_recognised(hidden):
     np.testing.assert_array_equal(marks.find(SeriesSet.stack(waves(20, seed=5))), -1)
 
 
-def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others():
+def bumps(count, seed=0):
+    """Sums of six fixed curves, and a little noise."""
+    curves = np.sin(np.outer(np.arange(1, 7), np.arange(50) / 8))
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((count, 6)) @ curves + rng.normal(0, 0.05, (count, 50)))[..., None]
+
+
+@pytest.mark.parametrize(("data", "count", "way"), [(waves, 300, Analogs), (bumps, 150, Normal)])
+def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others(data, count, way):
     """In the memory their own holes are bridged by lines, which would be the nearest of all."""
-    value, gone = holes(waves(300))
-    others, gone_there = holes(waves(100, seed=1), seed=1)
+    value, gone = holes(data(count))
+    others, gone_there = holes(data(300, seed=1), seed=1)
     model = nrtsi.NRTSI(steps=0, seed=0, preset="tiny").fit(value)
-    own = np.square(model.impute(value) - waves(300))[gone].mean()
-    new = np.square(model.impute(others) - waves(100, seed=1))[gone_there].mean()
+    assert isinstance(model.fitted_.engine.remembered.way, way)
+    own = np.square(model.impute(value) - data(count))[gone].mean()
+    new = np.square(model.impute(others) - data(300, seed=1))[gone_there].mean()
     assert own < 1.3 * new
+
+
+@pytest.mark.parametrize(("data", "count"), [(waves, 300), (bumps, 80)])
+def test_holes_of_the_remembered_series_are_filled_from_the_others(data, count, monkeypatch):
+    value, _ = holes(data(count))
+    others, gone = holes(data(200, seed=1), seed=1)
+    series, truth = SeriesSet.stack(value), data(200, seed=1)
+    like_its_own = Hiding.choose("auto", series, whole_rows=True, rates=(0.05, 0.95))
+    errors = []
+    for rounds in (0, 6):
+        monkeypatch.setattr(sys.modules["nrtsi.memory.remember"], "ROUNDS", rounds)
+        told = remember(series, like_its_own, 0).memory.recall(SeriesSet.stack(others)).value
+        errors.append(np.square(told.reshape(truth.shape) - truth)[gone].mean())
+    assert errors[1] < errors[0] / 2
 
 
 def test_a_series_without_data_between_others_is_not_remembered():
@@ -364,7 +392,7 @@ def test_one_value_far_off_does_not_drown_the_others():
     truth = waves(1, seed=3, steps=POINT.size)
     wrong = truth.copy()
     wrong[0, 0] = 50.0
-    for way in (analogs(value, ("mirrored",)), Normal.of(value, 1e-2)):
+    for way in (analogs(value, ("mirrored",)), normal(value, 1e-2)):
         told = memory(way).recall(SeriesSet.stack(wrong)).value
         assert np.abs(told[6:] - truth[0, 6:]).mean() < 0.5
 
@@ -397,5 +425,5 @@ def test_beyond_the_remembered_times_the_straight_line_is_corrected():
 def test_many_known_cells_are_thinned():
     time = np.linspace(0, 11, 5000)
     series = SeriesSet.stack(np.sin(time)[None, :, None], time[None])
-    told = memory(Normal.of(values(0, dims=1), 1e-2)).recall(series)
+    told = memory(normal(values(0, dims=1), 1e-2)).recall(series)
     assert np.isfinite(told.value).all()

@@ -1,7 +1,7 @@
 """The few series that agree best with what is known, put together so that they agree better."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -82,6 +82,11 @@ class Analogs:
         # As a file has it, so that a model that was saved says the same.
         rounded = unit.astype(np.float16).astype(np.float32)
         return cls(Images(rounded), middle, reach, near, ridge)
+
+    def anew(self, stock: Stock) -> "Analogs":
+        """Remembers other series in the same way."""
+        made = Analogs.of(stock, self.near, self.ridge)
+        return replace(made, images=Images(made.images.value, self.images.symmetries))
 
     def __str__(self) -> str:
         """What it is, in a few words."""

@@ -12,6 +12,7 @@ from nrtsi.memory.analogs import Analogs
 from nrtsi.memory.marks import Marks
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Cells, Place
+from nrtsi.memory.stock import Stock
 from nrtsi.series import SeriesSet
 from nrtsi.threads import Cores
 
@@ -39,6 +40,10 @@ class Way(Protocol):
         self, known: Cells, value: Float[np.ndarray, " known"], asked: Cells, own: int
     ) -> tuple[Float[np.ndarray, " asked"], Float[np.ndarray, " asked"]]:
         """What is remembered of the cells asked for, and how far apart the memories are."""
+        ...
+
+    def anew(self, stock: Stock) -> "Way":
+        """Remembers other series in the same way."""
         ...
 
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -95,7 +100,7 @@ class Memory:
         return Recalled(value, scale)
 
     def lasting(self) -> "Memory":
-        """The same without what only those need who learn from the very series."""
+        """The same as it is in a file, which leaves out what only training needs."""
         return Memory.unpack(*self.pack())
 
     def __str__(self) -> str:

@@ -9,8 +9,12 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from nrtsi.memory.points import Cells
+from nrtsi.memory.stock import Stock
 
 __all__ = ["Normal"]
+
+# Cells of all series, up to which each of them makes a difference.
+FEW = 2**21
 
 # How far a value counts that is far from the mean, in standard deviations.
 BEYOND = 8.0
@@ -27,19 +31,24 @@ class Normal:
     """Share of the variance that is taken for noise."""
 
     centred: Float[np.ndarray, "channel point series"] | None = None
-    """What each series has beyond the mean, as long as they are learnt from: so that one of them
-    can be left out."""
+    """What each series has beyond the mean, so that it can be left out when it is asked about
+    itself; None where they are so many that this makes no difference."""
 
     @classmethod
-    def of(cls, value: Float[np.ndarray, "channel point series"], ridge: float) -> "Normal":
-        """The distribution that the series were drawn from."""
+    def of(cls, stock: Stock, ridge: float) -> "Normal":
+        """The distribution that the series in stock were drawn from."""
+        value = stock.value
         mean = value.mean(axis=-1, dtype=np.float64)
         centred = value - mean[..., None]
         flat = centred.reshape(mean.size, -1)
         covariance = flat @ flat.T / (value.shape[-1] - 1)
         # As a file has it, so that a model that was saved says the same.
         upper = covariance[np.triu_indices(mean.size)].astype(np.float32)
-        return cls(mean, _mirrored(upper, mean), ridge, centred)
+        return cls(mean, _mirrored(upper, mean), ridge, centred.astype(np.float32))
+
+    def anew(self, stock: Stock) -> "Normal":
+        """Remembers other series in the same way."""
+        return Normal.of(stock, self.ridge)
 
     def __str__(self) -> str:
         """What it is, in a few words."""
@@ -54,7 +63,8 @@ class Normal:
         """
         without, count = np.zeros_like(self.mean), 2
         if own >= 0 and self.centred is not None:
-            without, count = self.centred[..., own], self.centred.shape[-1]
+            without = self.centred[..., own].astype(np.float64)
+            count = self.centred.shape[-1]
         expected = self.mean - without / (count - 1)
         # One value far off all that has been would drown the others.
         far = BEYOND * known.of(self._deviation)
@@ -79,6 +89,8 @@ class Normal:
         size = self.mean.size
         upper = self.covariance.reshape(size, size)[np.triu_indices(size)]
         arrays = {"mean": self.mean, "upper": upper.astype(np.float32)}
+        if self.centred is not None and self.centred.size <= FEW:
+            arrays["centred"] = self.centred
         return arrays, {"ridge": self.ridge}
 
     @classmethod
@@ -87,7 +99,7 @@ class Normal:
     ) -> "Normal":
         """What `pack` took apart."""
         mean = arrays["mean"]
-        return cls(mean, _mirrored(arrays["upper"], mean), **record)
+        return cls(mean, _mirrored(arrays["upper"], mean), record["ridge"], arrays.get("centred"))
 
 
 def _mirrored(

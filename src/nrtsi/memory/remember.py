@@ -43,6 +43,9 @@ NEAR, RIDGES = (8, 32), (1e-1, 1e-2, 1e-3)
 # The same where all series are one distribution, of which more is known.
 FINER = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 
+# How often what is remembered is put into the holes of the remembered series themselves.
+ROUNDS = 6
+
 # While ways are tried it is known who is who.
 NOBODY = Marks(np.zeros((0, 0), dtype=np.int64))
 
@@ -78,11 +81,24 @@ def remember(series: SeriesSet, hiding: Hiding, seed: int) -> Kept | None:
         return None
     trial = _Trial(stock, truth, hidden, own[tried])
     way, error = trial.best()
+    if stock.bridged:
+        other, changed = replace(trial, stock=_completed(stock, way)).best()
+        way, error = (other, changed) if changed < error else (way, error)
     line = trial.error(interpolate(truth.hide(hidden)))
     log.info("memory: error %.3g, interpolation's %.3g", error, line)
     if error >= WORTH * line:
         return None
-    return Kept(Memory(stock.point, way, Marks.of(series.select(stock.kept))), own)
+    return Kept(Memory(stock.point, way, Marks.of(stock.series)), own)
+
+
+def _completed(stock: Stock, way: Way) -> Stock:
+    """The series with what is remembered in their own holes, each time by what is there by now."""
+    everyone = np.arange(stock.kept.size)
+    for _ in range(ROUNDS):
+        told = Memory(stock.point, way, NOBODY).recall(stock.series, everyone)
+        stock = stock.filled(told.value)
+        way = way.anew(stock)
+    return stock
 
 
 def _enough(cells: int) -> int:
@@ -108,7 +124,7 @@ class _Trial:
         """The way with the least error; one distribution, unless analogs are clearly better."""
         if self.stock.value[..., 0].size > CELLS:
             return self._analogs(np.inf)
-        normal = Normal.of(self.stock.value, FINER[0])
+        normal = Normal.of(self.stock, FINER[0])
         all_at_once = self._better([replace(normal, ridge=ridge) for ridge in FINER])
         few = self._analogs(all_at_once[1])
         return few if few[1] < WORTH * all_at_once[1] else all_at_once

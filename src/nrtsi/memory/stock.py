@@ -1,6 +1,6 @@
 """Series that can be remembered: those with a time in common, at points that all of them have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,6 +22,9 @@ POINTS, CELLS = 1024, 2**24
 # What lies farther from the middle half of a channel, in times its width, is an outlier.
 FAR = 10.0
 
+# Share of missing cells that straight lines may not stand in for.
+BRIDGED = 0.05
+
 # Series that tell which curves suit.
 TRIED = 32
 
@@ -32,6 +35,9 @@ class Stock:
 
     kept: Int[np.ndarray, " series"]
     """Which of the series that there are."""
+
+    series: SeriesSet
+    """They themselves."""
 
     point: Float[np.ndarray, " point"]
 
@@ -63,7 +69,18 @@ class Stock:
         value = _at_points(chosen, point)
         # A curve through two points close together may shoot up to anywhere.
         np.clip(value, *(end[:, None, None] for end in (low, high)), out=value)
-        return cls(kept, point, value, low, high)
+        return cls(kept, chosen, point, value, low, high)
+
+    @property
+    def bridged(self) -> bool:
+        """True where many cells are missing in rows at the very points, so that lines stand in."""
+        missing = 1 - self.series.observed.mean()
+        return bool(missing >= BRIDGED) and _at_the_points(self.series, self.point)
+
+    def filled(self, told: Float[np.ndarray, "row dim"]) -> "Stock":
+        """The same with other values in their place."""
+        value = np.where(self.series.observed, self.series.value, told)
+        return replace(self, value=_laid_out(value, self.point.size))
 
 
 def _kept(series: SeriesSet) -> Int[np.ndarray, " kept"]:
@@ -119,9 +136,8 @@ def _ends(
 def _at_points(
     series: SeriesSet, point: Float[np.ndarray, " point"]
 ) -> Float[np.ndarray, "channel point series"]:
-    if np.array_equal(series.time, np.tile(point, series.series)):
-        value = interpolate(series).reshape(series.series, point.size, series.dims)
-        return np.ascontiguousarray(value.transpose(2, 1, 0), dtype=np.float32)
+    if _at_the_points(series, point):
+        return _laid_out(interpolate(series), point.size)
     value = np.empty((series.dims, point.size, series.series), dtype=np.float32)
     degree = _degree(series)
     for index in range(series.series):
@@ -129,6 +145,20 @@ def _at_points(
             time, known = _channel(series, index, dim)
             value[dim, :, index] = _curve(time, known, point, degree)
     return value
+
+
+def _at_the_points(series: SeriesSet, point: Float[np.ndarray, " point"]) -> bool:
+    """True where every series has a row at every point and no other."""
+    return np.array_equal(series.time, np.tile(point, series.series))
+
+
+def _laid_out(
+    value: Float[np.ndarray, "row dim"], points: int
+) -> Float[np.ndarray, "channel point series"]:
+    """Rows of series that have one at every point."""
+    return np.ascontiguousarray(
+        value.reshape(-1, points, value.shape[1]).transpose(2, 1, 0), dtype=np.float32
+    )
 
 
 def _channel(series: SeriesSet, index: int, dim: int) -> tuple[np.ndarray, np.ndarray]:

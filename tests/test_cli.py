@@ -677,6 +677,7 @@ def test_info_tells_what_is_remembered(tmp_path, option, memory):
     data, model = panel(tmp_path / "waves.csv"), tmp_path / "waves.nrtsi"
     done = run("fit", data, "--id", "id", "--time", "time", "--out", model, *option, *TINY)
     assert done.exit_code == 0, done.output
+    assert ("remembers" in done.stdout) == (not option)
     assert re.search(f"^{memory}", run("info", model).stdout, re.MULTILINE)
 
 

@@ -69,13 +69,15 @@ def work(model: "NRTSI", path: Path | None, began: float) -> str:
     seconds = f"{time.monotonic() - began:.0f} s"
     if path is not None:
         return f" by {path} in {seconds}"
-    return f", {count(model.steps_, 'step')} in {seconds}{_network(model)}"
+    return f", {count(model.steps_, 'step')} in {seconds}{_what(model)}"
 
 
-def _network(model: "NRTSI") -> str:
-    """The network and why it was chosen, where it is not the usual one."""
-    network = str(model.info().get("network", "rows"))
-    return "" if network.startswith("rows") else f" ({network})"
+def _what(model: "NRTSI") -> str:
+    """The network and why it was chosen, where it is not the usual one; and what is remembered."""
+    info = model.info()
+    network, remembered = str(info.get("network", "rows")), info.get("remembered", "nothing")
+    chosen = "" if network.startswith("rows") else f" ({network})"
+    return chosen if remembered == "nothing" else f"{chosen}, remembers {remembered}"
 
 
 def methods(model: "NRTSI") -> str:

@@ -255,13 +255,19 @@ def mostly_missing():
     return SeriesSet.stack(value)
 
 
+def too_wide():
+    return SeriesSet.stack(np.tile(waves(200), 65))
+
+
 def random_walks():
     rng = np.random.default_rng(0)
     start = rng.normal(0, 100, (200, 1, 1))
     return SeriesSet.stack(start + rng.standard_normal((200, 50, 1)).cumsum(axis=1))
 
 
-@pytest.mark.parametrize("data", [few, nothing_in_common, too_long, mostly_missing, random_walks])
+@pytest.mark.parametrize(
+    "data", [few, nothing_in_common, too_long, too_wide, mostly_missing, random_walks]
+)
 def test_nothing_is_remembered_that_would_not_help(data):
     series = data()
     assert remember(series, hiding(series, rates=(0.1, 0.3)), 0) is None

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 # Cells of a series that a covariance is made of, at most.
 CELLS = 2048
 
+# Channels, at most: each is looked for by itself.
+CHANNELS = 64
+
 # Series that ways of remembering are tried on, at least and at most; and the cells remembered
 # above which they are fewer: with these, trying takes some seconds.
 TRIED, QUICK = (16, 32), 2**21
@@ -70,7 +73,7 @@ def remember(series: SeriesSet, hiding: Hiding, seed: int) -> Kept | None:
     """
     rng = np.random.default_rng([seed, 5])
     stock = Stock.of(series, rng)
-    if stock is None:
+    if stock is None or stock.value.shape[0] > CHANNELS:
         return None
     own = np.full(series.series, -1)
     own[stock.kept] = np.arange(stock.kept.size)

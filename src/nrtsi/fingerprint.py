@@ -7,9 +7,12 @@ from jaxtyping import Int, UInt64
 
 from nrtsi.series import SeriesSet
 
-__all__ = ["digest", "fingerprint", "overlap"]
+__all__ = ["GOLDEN", "digest", "fingerprint", "mix", "overlap"]
 
 KEPT = 8192
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""What is added before bits are mixed: zero alone would stay zero."""
 
 
 def fingerprint(series: SeriesSet) -> Int[np.ndarray, " kept"]:
@@ -48,11 +51,11 @@ def _hash(series: SeriesSet) -> UInt64[np.ndarray, " row"]:
     seen = series.observed[rows].astype(np.uint64)
     result = np.zeros(columns.shape[0], dtype=np.uint64)
     for column in (*columns.T, *seen.T):
-        result = _mix(result ^ _mix(column + np.uint64(0x9E3779B97F4A7C15)))
-    return result if result.size < 2 else _mix(result[1:] ^ _mix(result[:-1] + np.uint64(1)))
+        result = mix(result ^ mix(column + GOLDEN))
+    return result if result.size < 2 else mix(result[1:] ^ mix(result[:-1] + np.uint64(1)))
 
 
-def _mix(bits: UInt64[np.ndarray, " row"]) -> UInt64[np.ndarray, " row"]:
+def mix(bits: UInt64[np.ndarray, " row"]) -> UInt64[np.ndarray, " row"]:
     """The finaliser of splitmix64: every bit of the result depends on every bit given."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

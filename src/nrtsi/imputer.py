@@ -608,7 +608,7 @@ class NRTSI(Imputer):
     def save(self, path: str | Path) -> None:
         """Writes the model to one safetensors file, whole or not at all.
 
-        Where series are remembered, their values are in it: `info()` says so.
+        Where series are remembered their values may be in it: `info()` says what is.
 
         Raises:
             NotFittedError: Neither `fit` nor `load` was called.

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int, UInt
+from jaxtyping import Float, Int
 
+from nrtsi.fingerprint import GOLDEN, mix
 from nrtsi.series import SeriesSet
 
 __all__ = ["Marks"]
@@ -61,13 +62,5 @@ def _hash(
     """One number for the three; others have others, as good as always."""
     mixed = np.zeros(time.size, dtype=np.uint64)
     for part in (time.view(np.uint64), channel.astype(np.uint64), value.view(np.uint64)):
-        mixed = _stirred(mixed ^ part)
+        mixed = mix((mixed ^ part) + GOLDEN)
     return mixed.view(np.int64)
-
-
-def _stirred(number: UInt[np.ndarray, " cell"]) -> UInt[np.ndarray, " cell"]:
-    """Every bit depends on every other: the finaliser of SplitMix64."""
-    number = (number + np.uint64(0x9E3779B97F4A7C15)) & np.uint64(0xFFFFFFFFFFFFFFFF)
-    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))

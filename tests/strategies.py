@@ -1,6 +1,7 @@
 """Random series for laws."""
 
 import numpy as np
+import torch
 from hypothesis import strategies as st
 
 from nrtsi.series import SeriesSet
@@ -21,3 +22,14 @@ def some_series(seed, *, regular=False, whole=False, some_data=False):
     observed = np.broadcast_to(observed, (lengths.sum(), dims)).copy()
     value = np.where(observed, rng.normal(size=observed.shape), 0.0)
     return SeriesSet(np.cumsum(step), value, observed, start)
+
+
+def widened(tokens, before, after):
+    """Tokens with padding before the known rows and behind the targets."""
+
+    def wide(tensor, *sizes):
+        return torch.nn.functional.pad(tensor, (*(0, 0) * (tensor.ndim - 2), *sizes))
+
+    return tokens.resized(
+        tokens.obs + before, lambda t: wide(t, before, after), lambda t: wide(t, 0, after)
+    )

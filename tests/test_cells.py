@@ -22,7 +22,7 @@ from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import plan
 from nrtsi.series import SeriesSet
 from nrtsi.windows import windows
-from tests.strategies import seeds, some_series
+from tests.strategies import seeds, some_series, widened
 
 TINY = PRESETS["tiny"].cells
 VARIANTS = {
@@ -79,16 +79,8 @@ def test_padding_and_the_order_of_the_rows_change_nothing(variant, seed):
     size, targets = made.feature.shape[1] + 5, made.base.shape[1]
     known, own = rng.permutation(made.obs + 2), rng.permutation(targets + 3)
     order = np.concatenate([known, made.obs + 2 + own])
-    wide = (2, 3)
-    moved = Tokens(
-        feature=torch.nn.functional.pad(made.feature, (0, 0, *wide))[:, order],
-        time=torch.nn.functional.pad(made.time, wide)[:, order],
-        valid=torch.nn.functional.pad(made.valid, wide)[:, order],
-        base=torch.nn.functional.pad(made.base, (0, 0, 0, 3))[:, own],
-        recalled=torch.nn.functional.pad(made.recalled, (0, 0, 0, 3))[:, own],
-        level=made.level,
-        obs=made.obs + 2,
-    )
+    wide = widened(made, 2, 3)
+    moved = wide.resized(wide.obs, lambda t: t[:, order], lambda t: t[:, own])
     assert order.size == size
     back = np.argsort(own)[:targets]
     seen = made.valid[:, made.obs :]
@@ -263,6 +255,7 @@ def test_many_channels_are_read_by_way_of_summaries_in_linear_time():
             valid=torch.ones(2, 16, dtype=torch.bool),
             base=torch.zeros(2, 8, dims),
             recalled=torch.zeros(2, 8, dims),
+            apart=torch.zeros(2, 8, 1, dtype=torch.int64),
             level=torch.zeros(2, dtype=torch.int64),
             obs=8,
         )

@@ -12,9 +12,9 @@ from nrtsi.model.attention import SetAttention, reading_bias, rotate, turns
 from nrtsi.model.heads import Gaussian, Point
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
-from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
+from nrtsi.model.tokens import Layout, Scene, tokens
 from nrtsi.windows import windows
-from tests.strategies import seeds, some_series
+from tests.strategies import seeds, some_series, widened
 
 OBS, TARGETS, WIDTH = 4, 3, 8
 SMALL = {"width": 8, "blocks": 2, "heads": 2, "head_size": 4, "feed_forward": 16}
@@ -52,15 +52,7 @@ def question(series, config, layout):
 def moved(made, order):
     """The same tokens with the set in another order; known tokens stay before targets."""
     own = order[order >= made.obs] - made.obs
-    return Tokens(
-        feature=made.feature[:, order],
-        time=made.time[:, order],
-        valid=made.valid[:, order],
-        base=made.base[:, own],
-        recalled=made.recalled[:, own],
-        level=made.level,
-        obs=made.obs,
-    )
+    return made.resized(made.obs, lambda t: t[:, order], lambda t: t[:, own])
 
 
 def influence(layers, obs=OBS):
@@ -138,15 +130,7 @@ def test_padding_changes_nothing(variant, seed):
     if series.observed.all():
         return
     made, net = question(series, config, layout), network(config, layout)
-    wide = Tokens(
-        feature=torch.nn.functional.pad(made.feature, (0, 0, 2, 3)),
-        time=torch.nn.functional.pad(made.time, (2, 3)),
-        valid=torch.nn.functional.pad(made.valid, (2, 3)),
-        base=torch.nn.functional.pad(made.base, (0, 0, 0, 3)),
-        recalled=torch.nn.functional.pad(made.recalled, (0, 0, 0, 3)),
-        level=made.level,
-        obs=made.obs + 2,
-    )
+    wide = widened(made, 2, 3)
     seen = made.valid[:, made.obs :]
     straight = net(made).mean[seen]
     torch.testing.assert_close(

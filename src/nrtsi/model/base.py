@@ -22,13 +22,14 @@ class Network(nn.Module):
     """
 
     recalls: Tensor
-    """Where what is remembered is corrected rather than the interpolation, likewise."""
+    """Share of what is remembered in what is corrected, the rest being the interpolation; by the
+    level of a cell's distance from what is known, and by channel."""
 
     spread: Tensor
-    """What that leaves over, by level and channel: the unit of the corrections."""
+    """What that leaves over, likewise: the unit of the corrections."""
 
     trust: Tensor
-    """Share of each correction that is made, by level and channel; found after training."""
+    """Share of each correction that is made, likewise; found after training."""
 
     wider: Tensor
     """What each scale is multiplied by, likewise."""
@@ -77,15 +78,15 @@ class Network(nn.Module):
         if not self.config.residual:
             return prediction
         buffers = self.trust, self.wider, self.spread
-        trust, wider, spread = (by[tokens.level].unsqueeze(1) for by in buffers)
+        trust, wider, spread = (_of_cells(by, tokens) for by in buffers)
         return prediction.trusted(trust, wider).moved(self.base(tokens), spread)
 
     def base(self, tokens: Tokens) -> Float[Tensor, "window target dim"]:
         """What is corrected, where the network predicts corrections."""
         if "recalls" not in self._buffers:
             return tokens.base
-        recalls = self.recalls[tokens.level].unsqueeze(1)
-        return tokens.base + recalls * (tokens.recalled - tokens.base)
+        share = _of_cells(self.recalls, tokens)
+        return tokens.base + share * (tokens.recalled - tokens.base)
 
     def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
         """The weights of every plain attention among `readers`, in the order of their use."""
@@ -105,6 +106,13 @@ class Network(nn.Module):
             for hook in hooks:
                 hook.remove()
         return weights
+
+
+def _of_cells(
+    by: Float[Tensor, "level dim"], tokens: Tokens
+) -> Float[Tensor, "window target dim"]:
+    """What each target has of what is kept by distance and channel."""
+    return by[tokens.apart, torch.arange(by.shape[1], device=by.device)]
 
 
 def feed_forward(config: ModelConfig) -> nn.Sequential:

@@ -59,6 +59,15 @@ class Surroundings:
     nearest: tuple[Int[np.ndarray, " token #dim"], Int[np.ndarray, " token #dim"]]
     """The rows of the nearest known values before and after each token."""
 
+    def distance(self) -> Float[np.ndarray, " token #dim"]:
+        """Time to the nearest known value before or after; without end where there is none."""
+        before, after = self._nearest
+        own = self.series.time[self.rows, None]
+        return np.minimum(
+            np.where(before.there, own - before.time, np.inf),
+            np.where(after.there, after.time - own, np.inf),
+        )
+
     def steps(self) -> Float[np.ndarray, "token feature"]:
         """Differences to the nearest known values before and after, and the times to them."""
         before, after = self._nearest

@@ -14,6 +14,7 @@ from nrtsi.interpolation import Known, between
 from nrtsi.memory import Recalled
 from nrtsi.model.neighbours import Surroundings
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
+from nrtsi.schedule.gaps import level_of
 from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded
 
@@ -87,6 +88,10 @@ class Tokens:
     recalled: Float[Tensor, "window target dim"]
     """What is remembered of them; the interpolation where nothing is."""
 
+    apart: Int[Tensor, "window target #dim"]
+    """Level of each target's own distance from what is known of its channel, which may be another
+    than the window's where rows are partly known; below `Layout.levels`."""
+
     level: Int[Tensor, " window"]
     """Level of the window's gaps, counted from 0 and below `Layout.levels`."""
 
@@ -100,7 +105,22 @@ class Tokens:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
         """The same with every tensor changed."""
-        return Tokens(obs=self.obs, **{n: change(getattr(self, n)) for n in self.names()})
+        return self._changed(self.obs, change, change, change)
+
+    def resized(
+        self, obs: int, of_set: Callable[[Tensor], Tensor], of_targets: Callable[[Tensor], Tensor]
+    ) -> "Tokens":
+        """The same with `obs` known rows, once the tensors of the set and the targets are so."""
+        return self._changed(obs, of_set, of_targets, lambda tensor: tensor)
+
+    def _changed(self, obs: int, *changes: Callable[[Tensor], Tensor]) -> "Tokens":
+        of_set, of_targets, of_window = changes
+        changed = {
+            **{name: of_set(getattr(self, name)) for name in ("feature", "time", "valid")},
+            **{name: of_targets(getattr(self, name)) for name in ("base", "recalled", "apart")},
+            "level": of_window(self.level),
+        }
+        return Tokens(obs=obs, **changed)
 
 
 @dataclass(frozen=True)
@@ -149,14 +169,14 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
     middle = _middle(series.time[padded.target], padded.target_valid)
     offset = (time - middle[:, None]) / scale[:, None]
 
-    value, near, base, recalled = _values(scene, rows, valid, scale, config)
+    said = _said(scene, rows, valid, scale, config)
     known = series.observed[rows]
     parts = [
         time_encoding(time, config.time_channels, config.time_scale),
         calendar_encoding(time, layout.periods),
-        value,
+        said.value,
         known if layout.partial else known[..., :1],
-        near,
+        said.near,
     ]
     if config.relative:
         width = np.minimum(np.log2(scale), layout.levels - 1)[:, None, None] / 4
@@ -166,27 +186,47 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
         feature=torch.from_numpy(feature * valid[..., None]),
         time=torch.from_numpy((offset * valid).astype(np.float32)),
         valid=torch.from_numpy(valid),
-        base=torch.from_numpy(base[:, obs:].astype(np.float32)),
-        recalled=torch.from_numpy(recalled[:, obs:].astype(np.float32)),
+        base=torch.from_numpy(said.base[:, obs:].astype(np.float32)),
+        recalled=torch.from_numpy(said.recalled[:, obs:].astype(np.float32)),
+        apart=torch.from_numpy(level_of(said.distance[:, obs:], max_level=layout.levels - 1)),
         level=torch.from_numpy(np.minimum(padded.level, layout.levels - 1)),
         obs=obs,
     )
 
 
-def _values(
+@dataclass(frozen=True)
+class _Said:
+    """What is known, or can be said without a network, of every token."""
+
+    value: Float[np.ndarray, "window set dim"]
+    """What is known of it, or the interpolation."""
+
+    near: Float[np.ndarray, "window set feature"]
+    """What is around it, and what is remembered of it."""
+
+    base: Float[np.ndarray, "window set dim"]
+    """Interpolation."""
+
+    recalled: Float[np.ndarray, "window set dim"]
+    """What is remembered; the interpolation where nothing is."""
+
+    distance: Float[np.ndarray, "window set #dim"]
+    """Time to the nearest that is known, apart from itself."""
+
+
+def _said(
     scene: Scene,
     rows: Int[np.ndarray, "window set"],
     valid: Bool[np.ndarray, "window set"],
     scale: Float[np.ndarray, " window"],
     config: ModelConfig,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Values, what else is near, interpolation, what is remembered, each (window, set, …)."""
+) -> _Said:
     series, flat = scene.series, rows.reshape(-1)
     shape = (*rows.shape, series.dims)
     known = series.observed[flat]
     if not (config.neighbours or config.slopes or config.residual or scene.recalled):
         nothing, zero = np.zeros((*rows.shape, 0)), np.zeros(shape)
-        return series.value[flat].reshape(shape), nothing, zero, zero
+        return _Said(series.value[flat].reshape(shape), nothing, zero, zero, zero[..., :1])
     # Where rows are all or nothing one channel's neighbours are everybody's.
     left, right = scene.known.around(flat)
     wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
@@ -206,8 +246,13 @@ def _values(
         recalled = np.where(there, scene.recalled.value[flat] + moved, base)
         unsure = np.log2(np.where(there, scale_of.clip(*SURE), SURE[1])) / 4
         near += [np.where(known, scene.off.value[flat], recalled - value), unsure]
-    joined = _joined(near, rows.shape)
-    return value.reshape(shape), joined, base.reshape(shape), recalled.reshape(shape)
+    return _Said(
+        value.reshape(shape),
+        _joined(near, rows.shape),
+        base.reshape(shape),
+        recalled.reshape(shape),
+        around.distance().reshape(*rows.shape, -1),
+    )
 
 
 def _joined(parts: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:

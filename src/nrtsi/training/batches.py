@@ -59,19 +59,12 @@ class Batch:
         # Padding stands behind the known rows and behind the targets.
         obs, targets = int(valid[: t.obs].sum()), int(valid[t.obs :].sum())
         kept = torch.cat([torch.arange(obs), t.obs + torch.arange(targets)])
-        return Batch(
-            Tokens(
-                feature=t.feature[:, kept],
-                time=t.time[:, kept],
-                valid=t.valid[:, kept],
-                base=t.base[:, :targets],
-                recalled=t.recalled[:, :targets],
-                level=t.level,
-                obs=obs,
-            ),
-            self.truth[:, :targets],
-            self.counts[:, :targets],
-        )
+
+        def first(tensor: Tensor) -> Tensor:
+            return tensor[:, :targets]
+
+        trimmed = t.resized(obs, lambda tensor: tensor[:, kept], first)
+        return Batch(trimmed, first(self.truth), first(self.counts))
 
     def to(self, device: torch.device) -> "Batch":
         """The same on `device`."""
@@ -328,19 +321,7 @@ def _widen(batch: Batch, obs: int, targets: int) -> Batch:
         out[:, : tensor.shape[1]] = tensor
         return out
 
-    return Batch(
-        Tokens(
-            feature=wide(t.feature),
-            time=wide(t.time),
-            valid=wide(t.valid),
-            base=tall(t.base),
-            recalled=tall(t.recalled),
-            level=t.level,
-            obs=obs,
-        ),
-        tall(batch.truth),
-        tall(batch.counts),
-    )
+    return Batch(t.resized(obs, wide, tall), tall(batch.truth), tall(batch.counts))
 
 
 def _join(parts: list[Batch]) -> Batch:

@@ -26,7 +26,7 @@ from nrtsi.training import checkpoint
 from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
 from nrtsi.training.level import Trainer, under
 from nrtsi.training.ranks import Ranks, join
-from nrtsi.training.spreads import settle_base, shares_of
+from nrtsi.training.spreads import settle_base
 from nrtsi.training.trust import settle_trust
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
@@ -281,8 +281,7 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
-        settle_base(questions, network)
-        questions = replace(questions, shares=shares_of(network.spread))
+        questions = replace(questions, shares=settle_base(questions, network))
     seconds = None if course.budget.seconds is None else course.budget.seconds / stages
     return Trainer(
         network.to(course.device),

@@ -61,7 +61,8 @@ class _Sums:
             setattr(self, name, torch.zeros_like(self.like, dtype=torch.float64))
 
     def add(self, batch: Batch, made: Tensor, wanted: Tensor, scale: Tensor) -> None:
-        level, counts = batch.tokens.level, batch.counts
+        counts = batch.counts
+        level = batch.tokens.apart.expand_as(made).flatten(0, 1)
         sure = scale.square().clamp(min=1e-30)
         terms = {
             "cells": torch.ones_like(made),
@@ -72,8 +73,8 @@ class _Sums:
             "made": made.square() / sure,
         }
         for name, term in terms.items():
-            total = torch.where(counts, term, 0.0).sum(dim=1, dtype=torch.float64)
-            getattr(self, name).index_add_(0, level, total)
+            counted = torch.where(counts, term, 0.0).double()
+            getattr(self, name).scatter_add_(0, level, counted.flatten(0, 1))
 
 
 def _found(network: Network, validation: Batch, windows: int) -> _Sums:

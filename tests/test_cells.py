@@ -254,8 +254,8 @@ def test_many_channels_are_read_by_way_of_summaries_in_linear_time():
             time=torch.arange(16.0).expand(2, -1),
             valid=torch.ones(2, 16, dtype=torch.bool),
             base=torch.zeros(2, 8, dims),
-            recalled=torch.zeros(2, 8, dims),
-            apart=torch.zeros(2, 8, 1, dtype=torch.int64),
+            hinted=torch.zeros(2, 8, 0, dims),
+            band=torch.zeros(2, 8, 1, dtype=torch.int64),
             level=torch.zeros(2, dtype=torch.int64),
             obs=8,
         )

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 import nrtsi
 from nrtsi.config import PRESETS
-from nrtsi.memory import Memory, Recalled, remember
+from nrtsi.memory import Memory, remember
 from nrtsi.memory.analogs import SYMMETRIES, Analogs, Images
 from nrtsi.memory.marks import Marks
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Place
 from nrtsi.memory.stock import Stock
 from nrtsi.missing import Hiding
+from nrtsi.model.hints import Hint
 from nrtsi.model.tokens import Layout, Scene, tokens
 from nrtsi.series import SeriesSet
 from nrtsi.windows import windows
@@ -350,7 +351,7 @@ def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others(data, count
     value, gone = holes(data(count))
     others, gone_there = holes(data(300, seed=1), seed=1)
     model = nrtsi.NRTSI(steps=0, seed=0, preset="tiny").fit(value)
-    assert isinstance(model.fitted_.engine.remembered.way, way)
+    assert isinstance(model.fitted_.engine.hints.memory.way, way)
     own = np.square(model.impute(value) - data(count))[gone].mean()
     new = np.square(model.impute(others) - data(300, seed=1))[gone_there].mean()
     assert own < 1.3 * new
@@ -413,19 +414,20 @@ def test_one_long_series_does_not_keep_the_others_from_being_remembered():
 
 
 def test_beyond_the_remembered_times_the_straight_line_is_corrected():
-    layout = Layout(1, partial=False, recall=True)
+    layout = Layout(1, partial=False, hints=1)
     series = SeriesSet(
         np.array([0.0, 49.0, 55.0]),
         np.array([[0.1], [0.8], [0.0]]),
         np.array([[True], [True], [False]]),
         np.array([0, 3]),
     )
-    recalled = Recalled(np.array([[0.1], [0.35], [0.8]]), np.array([[1.0], [1.0], [0.0]]))
+    there = np.array([[True], [True], [False]])
+    hint = Hint(np.array([[0.1], [0.35], [0.8]]), there, np.zeros((3, 1)))
     rows = np.array([2])
-    scene = Scene.of(series, rows, np.array([6.0]), layout, recalled)
+    scene = Scene.of(series, rows, np.array([6.0]), layout, (hint,))
     parts = windows(np.array([0, 1]), rows, np.array([0]), series.start, 16)
     made = tokens(scene, parts.pad(np.arange(1)), layout, PRESETS["tiny"].model)
-    assert made.recalled.item() == pytest.approx(0.8)
+    assert made.hinted.item() == pytest.approx(0.8)
 
 
 def test_many_known_cells_are_thinned():

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from nrtsi import NRTSI, InputError, TrainingError
 from nrtsi.config import PRESETS, ScheduleConfig
 from nrtsi.events import TrainStep
-from nrtsi.memory import Kept, Recalled
+from nrtsi.memory import Recalled
 from nrtsi.missing import Hiding
+from nrtsi.model.hints import Hints
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import SEGMENT, Questions, Spans, split
@@ -384,7 +385,7 @@ class Spy:
     def __init__(self):
         self.asked = []
 
-    def recall(self, series, own):
+    def recall(self, series, own, cores):
         self.asked += zip(series.value[series.start[:-1], 0], own, strict=True)
         return Recalled(np.zeros_like(series.value), np.ones_like(series.value))
 
@@ -407,9 +408,10 @@ def test_a_memory_is_told_which_of_its_series_is_asked_about():
         hiding,
         ScheduleConfig(),
         PRESETS["tiny"].model,
-        Layout(1, False, recall=True),
+        Layout(1, False, hints=1),
         (0,),
-        kept=Kept(spy, own),
+        hints=Hints(memory=spy),
+        own=own,
     )
     assert asked.draw(0, 64) is not None
     # A hidden cell has the value 0.

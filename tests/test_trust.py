@@ -41,9 +41,9 @@ def test_neither_all_nor_none_of_the_corrections_leaves_less(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trust, "FEW", 1e-9)
         settle_trust(network, batch, 16)
-    for level in torch.unique(batch.tokens.apart):
+    for level in torch.unique(batch.tokens.band):
         for channel in range(questions.layout.dims):
-            own = (batch.tokens.apart == level)[..., 0] & batch.counts[..., channel]
+            own = (batch.tokens.band == level)[..., 0] & batch.counts[..., channel]
             one, other = made[..., channel][own], wanted[..., channel][own]
 
             def left(share, one=one, other=other):
@@ -61,8 +61,8 @@ def test_scales_fit_what_is_left_over(monkeypatch):
     network = guessing(questions, 0)
     settle_trust(network, batch, 7)
     made, wanted, scale = errors(network, batch)
-    for level in torch.unique(batch.tokens.apart):
-        own = (batch.tokens.apart == level) & batch.counts
+    for level in torch.unique(batch.tokens.band):
+        own = (batch.tokens.band == level) & batch.counts
         standard = torch.where(own, ((wanted - made) / scale).square(), 0.0).sum(dim=(0, 1))
         torch.testing.assert_close(standard, own.sum(dim=(0, 1)).float(), rtol=1e-3, atol=1e-3)
 
@@ -72,7 +72,7 @@ def test_a_level_that_was_never_seen_is_trusted_as_the_others_are():
     batch = questions.draw(0, 64)
     network = guessing(questions, 0)
     settle_trust(network, batch, 64)
-    seen = torch.unique(batch.tokens.apart[batch.counts.any(dim=-1)])
+    seen = torch.unique(batch.tokens.band[batch.counts.any(dim=-1)])
     unseen = [level for level in range(network.trust.shape[0]) if level not in seen]
     assert unseen
     low, high = network.trust[seen].min(), network.trust[seen].max()

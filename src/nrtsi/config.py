@@ -7,6 +7,7 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationError,
@@ -98,6 +99,13 @@ class ModelConfig(_Config):
     """Remember series, where many of one kind are learnt from, and ask those like one about it;
     where that is nearer the truth than interpolation, predict the difference to it. The values of
     the series may then be in the model's file."""
+
+    flow: bool = True
+    """Learn how a row goes on to the next, where many whole rows follow each other, and carry
+    known rows into holes; kept only where that comes near the truth."""
+
+    lane: NonNegativeInt = 0
+    """Width of layers that read a target's token by itself, beside attention; 0: none."""
 
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":
@@ -255,6 +263,7 @@ PRESETS: dict[str, Preset] = {
             slopes=False,
             residual=False,
             recall=False,
+            flow=False,
         ),
         train=TrainConfig(
             optimizer="adam",

@@ -17,13 +17,13 @@ from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.fingerprint import digest, overlap
 from nrtsi.inference import Belief, Engine, Reading, noise
-from nrtsi.memory import Memory
+from nrtsi.model.hints import Hints
+from nrtsi.model.names import under
 from nrtsi.model.networks import network_of
 from nrtsi.model.tokens import Layout
 from nrtsi.scaling import Scaler
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.series import SeriesSet
-from nrtsi.training.level import under
 
 __all__ = ["Fitted"]
 
@@ -146,7 +146,7 @@ class Fitted:
             "preset": self.preset,
             "setting": self.setting,
             "network": f"{engine.model.network}: {self.reason}",
-            "remembered": "nothing" if engine.remembered is None else str(engine.remembered),
+            **engine.hints.words(),
             "steps": self.steps,
             "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
@@ -167,14 +167,12 @@ class Fitted:
             for name, tensor in network.state_dict().items()
         }
         tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
-        memory = None
-        if self.engine.remembered is not None:
-            arrays, memory = self.engine.remembered.pack()
-            tensors |= {f"memory.{name}": torch.from_numpy(a) for name, a in arrays.items()}
+        given, hints = self.engine.hints.pack()
+        tensors |= {f"hints.{name}": tensor for name, tensor in given.items()}
         places = [unique.index(network) for network in self.engine.networks]
         return tensors, self.info() | {
             "networks": places,
-            "memory": memory,
+            "hints": hints,
             "history": self.history,
             "calibration": self.calibration.to_dict(),
             "aside": self.aside,
@@ -194,14 +192,11 @@ class Fitted:
             network.load_state_dict(under(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
-        memory = None
-        if record.get("memory"):
-            arrays = {name: t.numpy() for name, t in under(tensors, "memory.").items()}
-            memory = Memory.unpack(arrays, record["memory"])
+        hints = Hints.unpack(under(tensors, "hints."), record["hints"])
         # A file of before cells were set aside says nothing of these three.
         auto, found = record.get("auto"), record.get("calibration")
         return cls(
-            engine=Engine(networks, model, layout, schedule, memory),
+            engine=Engine(networks, model, layout, schedule, hints),
             scaler=Scaler.from_dict(record["scaler"]),
             fingerprint=tensors["fingerprint"].numpy(),
             calibration=Calibration.from_dict(found) if found else Calibration.none(layout.dims),

@@ -224,8 +224,6 @@ class NRTSI(Imputer):
         if held is not None:
             _check_validation(held, course)
         kept = remember(scaled, course.hiding, course.seed) if course.model.recall else None
-        if kept is not None:
-            course = replace(course, layout=replace(course.layout, recall=True))
         network = course.model.network
         log.info("setting %s, preset %s, network %s", self.setting_, self.preset_, network)
         trained = train(
@@ -245,9 +243,9 @@ class NRTSI(Imputer):
             engine=Engine(
                 trained.networks,
                 course.model,
-                course.layout,
+                trained.layout,
                 course.schedule,
-                None if kept is None else kept.memory.lasting(),
+                trained.hints.lasting(),
             ),
             scaler=scaler,
             fingerprint=fingerprint(series),

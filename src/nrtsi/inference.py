@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.errors import InputError
 from nrtsi.events import ImputeStep, Listener
 from nrtsi.interpolation import Known, between
-from nrtsi.memory import Memory, Recalled
+from nrtsi.model.hints import Hint, Hints
 from nrtsi.model.networks import Network, window_bytes, windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
@@ -66,8 +66,8 @@ class Engine:
     layout: Layout
     schedule: ScheduleConfig
 
-    remembered: Memory | None = None
-    """Series that were learnt from, where the layout has them."""
+    hints: Hints = field(default_factory=Hints)
+    """What is said of series before the networks are asked."""
 
     memory: int = 2**30
     """Bytes that the work may take beside the data; a series is never divided for it."""
@@ -144,9 +144,9 @@ class Engine:
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
         with closing(Cores.of(self.networks[0].device)) as cores:
-            recalled = self._recalled(series, cores)
+            hints = self.hints.give(series, cores=cores)
             for step in plan(series, self.schedule):
-                answers = self._ask(state, step, recalled, draw, cores)
+                answers = self._ask(state, step, hints, draw, cores)
                 if scale is not None:
                     _carry(state, scale, step.rows)
                 for rows, values, scales in answers:
@@ -159,27 +159,23 @@ class Engine:
 
     def reading(self, series: SeriesSet, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
-        scene = Scene.of(state, step.rows, step.gap, self.layout, self._recalled(series))
+        scene = Scene.of(state, step.rows, step.gap, self.layout, self.hints.give(series))
         for network, padded in self._questions(state, step, cores=1):
             for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
                 asked = tokens(scene, padded, self.layout, self.model)
                 return _reading(network, padded, asked, window, target)
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
-    def _recalled(self, series: SeriesSet, cores: Cores | None = None) -> Recalled | None:
-        """What is remembered of the series, where anything is."""
-        return None if self.remembered is None else self.remembered.recall(series, cores=cores)
-
     def _ask(
         self,
         state: SeriesSet,
         step: Step,
-        recalled: Recalled | None,
+        hints: tuple[Hint, ...],
         draw: np.ndarray | None,
         cores: Cores,
     ) -> list[Answer]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
-        scene = Scene.of(state, step.rows, step.gap, self.layout, recalled)
+        scene = Scene.of(state, step.rows, step.gap, self.layout, hints)
 
         def answer(question: tuple[Network, Padded]) -> Answer:
             network, padded = question

@@ -72,7 +72,9 @@ class Normal:
         if value.size:
             theirs, apart = known.of(self.covariance), known.of(without)
             less = apart * count / (count - 1) ** 2
-            among = known.across(theirs) - np.multiply.outer(less, apart)
+            among = known.across(theirs)
+            if apart.any():
+                among -= np.multiply.outer(less, apart)
             among[np.diag_indices_from(among)] += self.ridge * np.trace(among) / value.size + 1e-12
             weight = np.linalg.solve(among, value - known.of(expected))
             expected += np.tensordot(weight, theirs, axes=1) - weight @ less * without

@@ -46,9 +46,10 @@ class Cells:
 
 
 def _between(curve: np.ndarray, left: np.ndarray, share: np.ndarray) -> np.ndarray:
+    on_point = share == np.rint(share)
+    if on_point.all():
+        return curve[left + share.astype(np.int64)]
     low = curve[left]
-    if not share.any():
-        return low
     wide = share.astype(curve.dtype).reshape(-1, *(1,) * (low.ndim - 1))
     return low + wide * (curve[left + 1] - low)
 

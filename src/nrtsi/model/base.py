@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
@@ -14,6 +14,10 @@ from nrtsi.model.tokens import Layout, Tokens
 __all__ = ["Network", "feed_forward", "norm"]
 
 
+# How far a channel of a token may be from 0, where its size is 1.
+FARTHEST = 16.0
+
+
 class Network(nn.Module):
     """Answers for the targets of windows; a subclass says how the tokens are encoded.
 
@@ -21,9 +25,12 @@ class Network(nn.Module):
         config: Sizes and inputs.
     """
 
-    recalls: Tensor
-    """Share of what is remembered in what is corrected, the rest being the interpolation; by the
-    level of a cell's distance from what is known, and by channel."""
+    size: Tensor
+    """What each channel of a token is divided by: differences may be a thousandth of values."""
+
+    shares: Tensor
+    """Share of each hint in what is corrected, the rest being the interpolation; by a cell's
+    distance from what is known, and by channel."""
 
     spread: Tensor
     """What that leaves over, likewise: the unit of the corrections."""
@@ -64,9 +71,12 @@ class Network(nn.Module):
             nn.init.zeros_(self.head.mean.weight)
             nn.init.zeros_(self.head.mean.bias)
             for name in ("spread", "trust", "wider"):
-                self.register_buffer(name, torch.ones(layout.levels, layout.dims))
-            if layout.recall:
-                self.register_buffer("recalls", torch.zeros(layout.levels, layout.dims))
+                self.register_buffer(name, torch.ones(layout.bands, layout.dims))
+            self.register_buffer("size", torch.ones(layout.channels(self.config)))
+            if layout.hints:
+                self.register_buffer(
+                    "shares", torch.zeros(layout.bands, layout.hints, layout.dims)
+                )
 
     def _answer(
         self, asked: Float[Tensor, "window target *encoded"], tokens: Tokens
@@ -78,15 +88,22 @@ class Network(nn.Module):
         if not self.config.residual:
             return prediction
         buffers = self.trust, self.wider, self.spread
-        trust, wider, spread = (_of_cells(by, tokens) for by in buffers)
+        trust, wider, spread = (_of_cells(by, tokens.band) for by in buffers)
         return prediction.trusted(trust, wider).moved(self.base(tokens), spread)
+
+    def read(self, tokens: Tokens) -> Float[Tensor, "window set channel"]:
+        """What the tokens carry, all channels of a like size."""
+        if "size" not in self._buffers:
+            return tokens.feature
+        return (tokens.feature / self.size).clamp(-FARTHEST, FARTHEST)
 
     def base(self, tokens: Tokens) -> Float[Tensor, "window target dim"]:
         """What is corrected, where the network predicts corrections."""
-        if "recalls" not in self._buffers:
+        if "shares" not in self._buffers:
             return tokens.base
-        share = _of_cells(self.recalls, tokens)
-        return tokens.base + share * (tokens.recalled - tokens.base)
+        line = tokens.base.unsqueeze(2)
+        share = _of_cells(self.shares, tokens.band.unsqueeze(2))
+        return tokens.base + (share * (tokens.hinted - line)).sum(dim=2)
 
     def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
         """The weights of every plain attention among `readers`, in the order of their use."""
@@ -109,10 +126,13 @@ class Network(nn.Module):
 
 
 def _of_cells(
-    by: Float[Tensor, "level dim"], tokens: Tokens
-) -> Float[Tensor, "window target dim"]:
+    by: Float[Tensor, "band *hint dim"], band: Int[Tensor, "window target *#hint #dim"]
+) -> Float[Tensor, "window target *hint dim"]:
     """What each target has of what is kept by distance and channel."""
-    return by[tokens.apart, torch.arange(by.shape[1], device=by.device)]
+    others = torch.meshgrid(
+        *(torch.arange(size, device=by.device) for size in by.shape[1:]), indexing="ij"
+    )
+    return by[(band, *others)]
 
 
 def feed_forward(config: ModelConfig) -> nn.Sequential:

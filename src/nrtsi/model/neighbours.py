@@ -59,11 +59,13 @@ class Surroundings:
     nearest: tuple[Int[np.ndarray, " token #dim"], Int[np.ndarray, " token #dim"]]
     """The rows of the nearest known values before and after each token."""
 
-    def distance(self) -> Float[np.ndarray, " token #dim"]:
-        """Time to the nearest known value before or after; without end where there is none."""
+    def distances(
+        self,
+    ) -> tuple[Float[np.ndarray, " token #dim"], Float[np.ndarray, " token #dim"]]:
+        """Times to the nearest known values before and after; infinite where there is none."""
         before, after = self._nearest
         own = self.series.time[self.rows, None]
-        return np.minimum(
+        return (
             np.where(before.there, own - before.time, np.inf),
             np.where(after.there, after.time - own, np.inf),
         )
@@ -71,13 +73,11 @@ class Surroundings:
     def steps(self) -> Float[np.ndarray, "token feature"]:
         """Differences to the nearest known values before and after, and the times to them."""
         before, after = self._nearest
-        own = self.series.time[self.rows, None]
         return np.concatenate(
             [
                 np.where(before.there, before.value - self.value, 0.0),
                 np.where(after.there, after.value - self.value, 0.0),
-                _far(np.where(before.there, own - before.time, np.inf) / self.gap),
-                _far(np.where(after.there, after.time - own, np.inf) / self.gap),
+                *(_far(distance / self.gap) for distance in self.distances()),
             ],
             axis=-1,
         )

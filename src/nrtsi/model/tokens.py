@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nrtsi.config import ModelConfig
 from nrtsi.interpolation import Known, between
-from nrtsi.memory import Recalled
+from nrtsi.model.hints import Hint
 from nrtsi.model.neighbours import Surroundings
 from nrtsi.model.time_encoding import calendar_encoding, time_encoding
 from nrtsi.schedule.gaps import level_of
@@ -19,9 +19,6 @@ from nrtsi.series import SeriesSet
 from nrtsi.windows import Padded
 
 __all__ = ["Layout", "Scene", "Tokens", "tokens"]
-
-# How far memories may be apart, at least and at most, for it to make a difference.
-SURE = (1e-4, 4.0)
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,13 @@ class Layout:
     levels: int = 5
     """Levels that are learnt from; a gap of a coarser one is taken for one of the coarsest."""
 
-    recall: bool = False
-    """Tokens say what is remembered of series like theirs."""
+    hints: int = 0
+    """How many hints tokens carry, such as what is remembered of series like theirs."""
+
+    @property
+    def bands(self) -> int:
+        """Kinds of targets by their distance from what is known, on both sides or on one."""
+        return 2 * self.levels
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -64,8 +66,7 @@ class Layout:
             count += 2 * self.dims + 2 * marks
         if config.slopes:
             count += 5 * self.dims
-        if self.recall:
-            count += 2 * self.dims
+        count += 2 * self.hints * self.dims
         return count + 2 * config.relative
 
 
@@ -85,12 +86,12 @@ class Tokens:
     base: Float[Tensor, "window target dim"]
     """Linear interpolation at the targets."""
 
-    recalled: Float[Tensor, "window target dim"]
-    """What is remembered of them; the interpolation where nothing is."""
+    hinted: Float[Tensor, "window target hint dim"]
+    """What each hint says of them; the interpolation where it says nothing."""
 
-    apart: Int[Tensor, "window target #dim"]
+    band: Int[Tensor, "window target #dim"]
     """Level of each target's own distance from what is known of its channel, which may be another
-    than the window's where rows are partly known; below `Layout.levels`."""
+    than the window's where rows are partly known; `Layout.levels` higher beyond the ends."""
 
     level: Int[Tensor, " window"]
     """Level of the window's gaps, counted from 0 and below `Layout.levels`."""
@@ -117,7 +118,7 @@ class Tokens:
         of_set, of_targets, of_window = changes
         changed = {
             **{name: of_set(getattr(self, name)) for name in ("feature", "time", "valid")},
-            **{name: of_targets(getattr(self, name)) for name in ("base", "recalled", "apart")},
+            **{name: of_targets(getattr(self, name)) for name in ("base", "hinted", "band")},
             "level": of_window(self.level),
         }
         return Tokens(obs=obs, **changed)
@@ -132,11 +133,11 @@ class Scene:
     gap: Float[np.ndarray, " row"]
     """Gaps of the targets; nothing where a row is none."""
 
-    recalled: Recalled | None = None
-    """What is remembered of every cell, where the layout has it."""
+    hints: tuple[Hint, ...] = ()
+    """What is said of every cell without a network."""
 
-    off: SeriesSet | None = None
-    """How far what is known is from it."""
+    off: tuple[SeriesSet, ...] = ()
+    """How far what is known is from each hint."""
 
     @classmethod
     def of(
@@ -145,17 +146,15 @@ class Scene:
         rows: Int[np.ndarray, " target"],
         gap: Float[np.ndarray, " target"],
         layout: Layout,
-        recalled: Recalled | None = None,
+        hints: tuple[Hint, ...] = (),
     ) -> "Scene":
         """Looks once for all that the windows of a step ask for."""
         gaps = np.zeros(series.rows)
         gaps[rows] = gap
         known = Known.of(layout.seen(series.observed), series.start)
-        if not layout.recall:
-            return cls(series, known, gaps)
-        assert recalled is not None, "a layout with memories needs them"
-        off = replace(series, value=series.value - recalled.value)
-        return cls(series, known, gaps, recalled, off)
+        assert len(hints) == layout.hints, "a layout with hints needs them"
+        off = tuple(replace(series, value=series.value - hint.value) for hint in hints)
+        return cls(series, known, gaps, hints, off)
 
 
 def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) -> Tokens:
@@ -187,8 +186,8 @@ def tokens(scene: Scene, padded: Padded, layout: Layout, config: ModelConfig) ->
         time=torch.from_numpy((offset * valid).astype(np.float32)),
         valid=torch.from_numpy(valid),
         base=torch.from_numpy(said.base[:, obs:].astype(np.float32)),
-        recalled=torch.from_numpy(said.recalled[:, obs:].astype(np.float32)),
-        apart=torch.from_numpy(level_of(said.distance[:, obs:], max_level=layout.levels - 1)),
+        hinted=torch.from_numpy(said.hinted[:, obs:].astype(np.float32)),
+        band=torch.from_numpy(said.band(layout.levels)[:, obs:]),
         level=torch.from_numpy(np.minimum(padded.level, layout.levels - 1)),
         obs=obs,
     )
@@ -202,16 +201,24 @@ class _Said:
     """What is known of it, or the interpolation."""
 
     near: Float[np.ndarray, "window set feature"]
-    """What is around it, and what is remembered of it."""
+    """What is around it, and what the hints say of it."""
 
     base: Float[np.ndarray, "window set dim"]
     """Interpolation."""
 
-    recalled: Float[np.ndarray, "window set dim"]
-    """What is remembered; the interpolation where nothing is."""
+    hinted: Float[np.ndarray, "window set hint dim"]
+    """What each hint says; the interpolation where it says nothing."""
 
-    distance: Float[np.ndarray, "window set #dim"]
-    """Time to the nearest that is known, apart from itself."""
+    before: Float[np.ndarray, "window set #dim"]
+    """Time to the nearest that is known before it; infinite where nothing is."""
+
+    after: Float[np.ndarray, "window set #dim"]
+    """The same behind it."""
+
+    def band(self, levels: int) -> Int[np.ndarray, "window set #dim"]:
+        """Level of the distance, by sides."""
+        near, far = np.minimum(self.before, self.after), np.maximum(self.before, self.after)
+        return level_of(near, max_level=levels - 1) + levels * np.isinf(far)
 
 
 def _said(
@@ -224,9 +231,10 @@ def _said(
     series, flat = scene.series, rows.reshape(-1)
     shape = (*rows.shape, series.dims)
     known = series.observed[flat]
-    if not (config.neighbours or config.slopes or config.residual or scene.recalled):
+    if not (config.neighbours or config.slopes or config.residual or scene.hints):
         nothing, zero = np.zeros((*rows.shape, 0)), np.zeros(shape)
-        return _Said(series.value[flat].reshape(shape), nothing, zero, zero, zero[..., :1])
+        none, here = np.zeros((*rows.shape, 0, series.dims)), zero[..., :1]
+        return _Said(series.value[flat].reshape(shape), nothing, zero, none, here, here)
     # Where rows are all or nothing one channel's neighbours are everybody's.
     left, right = scene.known.around(flat)
     wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
@@ -237,21 +245,19 @@ def _said(
     near = [around.steps()] if config.neighbours else []
     if config.slopes:
         near += [around.slopes(), around.steepest(valid)]
-    recalled = base
-    if scene.recalled is not None and scene.off is not None:
+    hinted = np.zeros((flat.size, len(scene.hints), series.dims))
+    for index, (hint, off) in enumerate(zip(scene.hints, scene.off, strict=True)):
         # Moved so that it passes through what is known by now, be it filled in.
-        scale_of = scene.recalled.scale[flat]
-        there = scale_of > 0  # something is remembered of that time
-        moved = between(scene.off, series.time[flat], wide_left, wide_right)
-        recalled = np.where(there, scene.recalled.value[flat] + moved, base)
-        unsure = np.log2(np.where(there, scale_of.clip(*SURE), SURE[1])) / 4
-        near += [np.where(known, scene.off.value[flat], recalled - value), unsure]
+        moved = between(off, series.time[flat], wide_left, wide_right)
+        hinted[:, index] = np.where(hint.there[flat], hint.value[flat] + moved, base)
+        gained = np.where(known, off.value[flat], hinted[:, index] - value)
+        near += [gained, hint.doubt[flat]]
     return _Said(
         value.reshape(shape),
         _joined(near, rows.shape),
         base.reshape(shape),
-        recalled.reshape(shape),
-        around.distance().reshape(*rows.shape, -1),
+        hinted.reshape(*rows.shape, len(scene.hints), series.dims),
+        *(each.reshape(*rows.shape, -1) for each in around.distances()),
     )
 
 

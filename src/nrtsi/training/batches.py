@@ -1,7 +1,8 @@
 """Teacher-forced questions: what is known before a step, and the truth of the step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,8 +11,8 @@ from torch import Tensor
 
 from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.interpolation import Known
-from nrtsi.memory import Kept, Recalled
 from nrtsi.missing import Hiding
+from nrtsi.model.hints import Hint, Hints
 from nrtsi.model.networks import windows_of
 from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
 from nrtsi.schedule.plan import Step, plan
@@ -28,6 +29,9 @@ LONGEST = 2**14
 
 # Cells hidden and planned together, at most: what bounds memory for wide tables.
 CELLS = 2**19
+
+# Drawings that share what is hidden, where remembering takes the time.
+REUSED = 4
 
 # Drawings of a level that occurs rarely before it is taken not to occur at all.
 TRIES = 8
@@ -165,22 +169,46 @@ class Questions:
     shares: Float[np.ndarray, " level"] | None = None
     """How often each level is asked for; all alike without."""
 
-    kept: Kept | None = None
-    """What is remembered, and which of the series."""
+    hints: Hints = field(default_factory=Hints)
+
+    own: Int[np.ndarray, " series"] | None = None
+    """The number of each series among those remembered, where there are some; -1 for none."""
+
+    _last: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was asked last, and under which key."""
 
     def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
         """About `count` windows of one level, or of all levels alike; None where there is none."""
-        tries = (self._try([*self.seed, number, turn], count, level) for turn in range(TRIES))
-        return next((batch for batch in tries if batch is not None), None)
+        hidings, _ = divmod(number, self._reused)
+        tries = ([*self.seed, hidings, turn] for turn in range(TRIES))
+        for seed in tries:
+            if asked := self._asked(seed, count, level):
+                return self._pick(asked, count, np.random.default_rng([*seed, number]))
+        return None
 
-    def _try(self, seed: list[int], count: int, level: int | None) -> Batch | None:
-        rng = np.random.default_rng(seed)
-        chosen = self.spans.draw(self._stretches(count), rng, self.stretch)
-        truth = self.series.slices(chosen.begin, chosen.end)
-        hidden = self.hiding.draw(truth, rng)
-        asked = list(self._windows(truth, hidden, self._recalled(truth, hidden, chosen), level))
-        if not asked:
-            return None
+    @property
+    def _reused(self) -> int:
+        """Drawings that ask about the same hidden cells, each for windows of its own.
+
+        To remember takes longer than anything else, and there are windows to spare.
+        """
+        return 1 if self.hints.memory is None else REUSED
+
+    def _asked(self, seed: list[int], count: int, level: int | None) -> list["_Asked"]:
+        """What is to be answered of some stretches of which cells are hidden."""
+        key = (*seed, count, level)
+        if self._last.get("key") != key:
+            rng = np.random.default_rng(seed)
+            chosen = self.spans.draw(self._stretches(count), rng, self.stretch)
+            truth = self.series.slices(chosen.begin, chosen.end)
+            hidden = self.hiding.draw(truth, rng)
+            hints = self._hinted(truth, hidden, chosen)
+            asked = list(self._windows(truth, hidden, hints, level))
+            self._last.update(key=key, asked=asked)
+        found: list[_Asked] = self._last["asked"]
+        return found
+
+    def _pick(self, asked: list["_Asked"], count: int, rng: np.random.Generator) -> Batch:
         parts = _share_out(asked, count, rng)
         obs = max(part.tokens.obs for part in parts)
         targets = max(part.truth.shape[1] for part in parts)
@@ -195,25 +223,21 @@ class Questions:
         most = max(4.0, CELLS / (rows * self.series.dims))
         # Where every row of a window is one to be asked, it takes as many rows as it holds.
         own = self.model.window if self.model.network == "cells" else None
-        # Remembering takes longer than planning does, and there are windows to spare.
-        spare = 1 if self.kept is None else 2
-        return int(np.clip((own or 16) * count / rows / spare, 4, most))
+        return int(np.clip((own or 16) * count / rows / min(2, self._reused), 4, most))
 
-    def _recalled(
+    def _hinted(
         self, truth: SeriesSet, hidden: Bool[np.ndarray, "row dim"], chosen: Spans
-    ) -> Recalled | None:
-        """What is remembered of stretches of which cells are hidden."""
-        if self.kept is None:
-            return None
+    ) -> tuple[Hint, ...]:
+        """What is said of stretches of which cells are hidden."""
         series = np.searchsorted(self.series.start, chosen.begin, side="right") - 1
-        own = self.kept.own[series]
-        return self.kept.memory.recall(truth.hide(hidden), own)
+        own = None if self.own is None else self.own[series]
+        return self.hints.give(truth.hide(hidden), own)
 
     def _windows(
         self,
         truth: SeriesSet,
         hidden: Bool[np.ndarray, "row dim"],
-        recalled: Recalled | None,
+        hints: tuple[Hint, ...],
         level: int | None,
     ) -> Iterator["_Asked"]:
         known_from = np.zeros(truth.rows, dtype=np.int64)
@@ -224,7 +248,7 @@ class Questions:
             asked = learnt >= 0 if level is None else learnt == level
             if asked.any():
                 parts = windows_of(step, truth.start, self.model, asked)
-                yield _Asked(self, truth, hidden, recalled, known_from, number, step, parts)
+                yield _Asked(self, truth, hidden, hints, known_from, number, step, parts)
 
 
 @dataclass(frozen=True)
@@ -234,7 +258,7 @@ class _Asked:
     questions: Questions
     truth: SeriesSet
     hidden: Bool[np.ndarray, "row dim"]
-    recalled: Recalled | None
+    hints: tuple[Hint, ...]
 
     known_from: Int[np.ndarray, " row"]
     """The step after which a hidden row is known; complete once all steps are planned."""
@@ -248,7 +272,7 @@ class _Asked:
     def batch(self, chosen: Int[np.ndarray, " window"]) -> Batch:
         padded = self.parts.pad(chosen)
         ask, step = self.questions, self.step
-        scene = Scene.of(self._state(), step.rows, step.gap, ask.layout, self.recalled)
+        scene = Scene.of(self._state(), step.rows, step.gap, ask.layout, self.hints)
         rows, valid = padded.target, padded.target_valid[..., None]
         return Batch(
             tokens(scene, padded, ask.layout, ask.model),

@@ -19,12 +19,16 @@ from nrtsi.errors import InputError, TrainingError
 from nrtsi.events import Listener, TrainStep
 from nrtsi.memory import Kept
 from nrtsi.missing import Hiding
+from nrtsi.model.flow import Flow
+from nrtsi.model.hints import Hints
+from nrtsi.model.names import under
 from nrtsi.model.networks import Network, network_of
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training import checkpoint
 from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
-from nrtsi.training.level import Trainer, under
+from nrtsi.training.flows import Apprentice, Trial
+from nrtsi.training.level import Trainer
 from nrtsi.training.ranks import Ranks, join
 from nrtsi.training.spreads import settle_base
 from nrtsi.training.trust import settle_trust
@@ -34,6 +38,10 @@ __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 log = logging.getLogger(__name__)
 
 _SEEDING = threading.Lock()
+
+# Part of a budget in which the flow of rows is learnt, and the least that budgets must be for it;
+# and the part of that part after which it is seen whether it leads anywhere.
+FLOW_SHARE, FLOW_SECONDS, FLOW_STEPS, FLOW_LOOK = 1 / 3, 30.0, 100, 0.15
 
 VALIDATION_BATCHES, FEWEST_TO_VALIDATE = 8, 128
 
@@ -80,6 +88,8 @@ class Trained:
     networks: list[Network]
     """One for each level, finest first, or a single one."""
 
+    layout: Layout
+    hints: Hints
     history: list[Record]
     steps: int
     seconds: float
@@ -103,6 +113,10 @@ class _Run:
     identity: str
     listener: Listener | None
     ranks: Ranks
+    hints: Hints = field(default_factory=Hints)
+    opened: float = 0.0
+    """Share of the budget that was used up before the networks' turn came."""
+
     networks: list[Network] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)
     steps_before: int = 0
@@ -121,13 +135,16 @@ class _Run:
         return self.ranks.size * self.course.train.batch
 
     def used(self, trainer: Trainer) -> float:
-        """Share of the budget used up, the same for all processes.
+        """Share of the budget used up, the same for all processes."""
+        return self.share(self.steps_before + trainer.step)
+
+    def share(self, steps: int) -> float:
+        """The same after so many steps.
 
         Raises:
             KeyboardInterrupt: One of several processes was interrupted.
         """
-        seconds = self.ranks.clock(self.seconds)
-        return self.course.budget.fraction(self.steps_before + trainer.step, seconds)
+        return self.course.budget.fraction(steps, self.ranks.clock(self.seconds))
 
     def tell(self, event: TrainStep) -> None:
         """Tells the listener of the process that leads."""
@@ -185,14 +202,16 @@ def _digits(identity: str) -> list[float]:
 
 
 def _train(run: _Run, *, resume: bool) -> Trained:
+    saved = _saved(run) if resume else None
+    _settle_hints(run, saved)
     stages = _stages(run)
-    first, saved = _resume(run, stages) if resume else (0, None)
+    first = 0 if saved is None else _restore(run, stages, *saved)
     interrupted, failure = False, None
     try:
         for index in range(first, len(stages)):
             trainer = _trainer(run, stages[index], len(stages))
             if saved is not None:
-                trainer.unpack(*saved)
+                trainer.unpack(saved[0], saved[1]["trainer"])
                 saved = None
             _train_stage(run, trainer, index, len(stages))
     except KeyboardInterrupt:
@@ -208,7 +227,16 @@ def _train(run: _Run, *, resume: bool) -> Trained:
         for network, (_, validation) in zip(run.networks, stages, strict=False):
             settle_trust(network, validation, run.course.train.batch)
     networks = _complete(run, [level for level, _ in stages])
-    return Trained(networks, run.history, run.steps_before, run.seconds, interrupted, failure)
+    return Trained(
+        networks,
+        run.course.layout,
+        run.hints,
+        run.history,
+        run.steps_before,
+        run.seconds,
+        interrupted,
+        failure,
+    )
 
 
 def _dense(series: SeriesSet) -> SeriesSet:
@@ -221,6 +249,8 @@ def _dense(series: SeriesSet) -> SeriesSet:
 
 
 Stage = tuple[int | None, Batch]
+
+Saved = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def _stages(run: _Run) -> list[Stage]:
@@ -241,12 +271,65 @@ def _stages(run: _Run) -> list[Stage]:
     return stages
 
 
+def _settle_hints(run: _Run, saved: Saved | None) -> None:
+    """Gives the run what is remembered, and the flow of its rows where that is of use."""
+    memory = None if run.kept is None else run.kept.memory
+    if saved is None:
+        flow = _learnt_flow(run)
+        run.opened = run.share(0)
+    else:
+        tensors, settings = saved
+        run.seconds_before, run.opened = settings["seconds"], settings["opened"]
+        flow = settings["flow"] and Flow.unpack(under(tensors, "flow."), settings["flow"])
+    run.hints = Hints(memory, flow)
+    layout = replace(run.course.layout, hints=run.hints.count)
+    run.course = replace(run.course, layout=layout)
+
+
+def _learnt_flow(run: _Run) -> Flow | None:
+    """How rows go on, learnt in a part of the budget; None where that is of no use."""
+    course, budget = run.course, run.course.budget
+    short = (budget.seconds or 0) < FLOW_SECONDS and (budget.steps or 0) < FLOW_STEPS
+    if short or not (course.model.flow and course.model.residual):
+        return None
+    learn, hold = (_material(run, validation) for validation in (False, True))
+    with _SEEDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(course.seed)
+        apprentice = Apprentice.of(learn, hold, course.train, course.seed)
+    if apprentice is None:
+        return None
+    memory = None if run.kept is None else run.kept.memory
+    trial = Trial.of(*hold, course.hiding, memory, course.seed)
+    if not trial.open:
+        return None
+    _learn_flow(run, apprentice, until=FLOW_LOOK)
+    if not run.ranks.total(apprentice.leads())[0]:
+        log.info("flow: none to be seen after %d steps", apprentice.step)
+        return None
+    _learn_flow(run, apprentice, until=1.0)
+    tensors, record = apprentice.measured().pack()
+    flow = Flow.unpack(run.ranks.exchange(tensors)[0], record)
+    if not trial.helps(flow):
+        log.info("flow: of no use after %d steps", apprentice.step)
+        return None
+    log.info("flow: learnt in %d steps", apprentice.step)
+    return flow
+
+
+def _learn_flow(run: _Run, apprentice: Apprentice, until: float) -> None:
+    """Learns up to a part of the time there is for it; or makes as many steps as the network."""
+    counted = run.course.budget.steps is not None
+    while (used := run.share(apprentice.step) / (1.0 if counted else FLOW_SHARE)) < until:
+        loss = apprentice.advance(used)
+        run.tell(TrainStep(None, apprentice.step, loss, None, 0 if counted else used * FLOW_SHARE))
+
+
 def _questions(run: _Run, *, validation: bool) -> Questions:
     course = run.course
     series, spans = _material(run, validation)
-    kept = run.kept
-    if kept is not None and series is not run.series:
-        kept = replace(kept, own=np.full(series.series, -1))
+    own = None if run.kept is None else run.kept.own
+    if own is not None and series is not run.series:
+        own = np.full(series.series, -1)
     return Questions(
         series,
         spans,
@@ -256,7 +339,8 @@ def _questions(run: _Run, *, validation: bool) -> Questions:
         course.layout,
         (course.seed, 2 if validation else 3),
         course.stretch,
-        kept=kept,
+        hints=run.hints,
+        own=own,
     )
 
 
@@ -282,7 +366,9 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
         questions = replace(questions, shares=settle_base(questions, network))
-    seconds = None if course.budget.seconds is None else course.budget.seconds / stages
+    seconds = course.budget.seconds
+    if seconds is not None:
+        seconds *= (1 - run.opened) / stages
     return Trainer(
         network.to(course.device),
         questions,
@@ -296,11 +382,12 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
 
 def _train_stage(run: _Run, trainer: Trainer, index: int, stages: int) -> None:
     """Trains one level until its share of the budget is used up or it learns no more."""
-    begins, ends = index / stages, (index + 1) / stages
+    left = 1 - run.opened
+    begins, ends = run.opened + left * index / stages, run.opened + left * (index + 1) / stages
     try:
         used = run.used(trainer)
         while used < ends and not trainer.finished:
-            loss = trainer.advance(max(0.0, used - begins) * stages)
+            loss = trainer.advance(max(0.0, used - begins) / (ends - begins))
             used = run.used(trainer)
             valid = None
             if trainer.step % run.course.train.validate_every == 0 or used >= ends:
@@ -346,6 +433,8 @@ def _save(run: _Run, trainer: Trainer, index: int) -> None:
     if run.path is None or not run.ranks.leads:
         return
     tensors, state = trainer.pack()
+    given, record = (None, None) if run.hints.flow is None else run.hints.flow.pack()
+    tensors |= {f"flow.{name}": t for name, t in (given or {}).items()}
     for number, network in enumerate(run.networks):
         tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}
     settings = {
@@ -354,33 +443,35 @@ def _save(run: _Run, trainer: Trainer, index: int) -> None:
         "stage": index,
         "steps_before": run.steps_before,
         "seconds": run.seconds,
+        "opened": run.opened,
+        "flow": record,
         "history": run.history,
         "trainer": state,
     }
     checkpoint.save(run.path, "training", tensors, settings)
 
 
-Saved = tuple[dict[str, Tensor], dict[str, Any]]
-
-
-def _resume(run: _Run, stages: list[Stage]) -> tuple[int, Saved | None]:
-    """Brings back the finished levels; the current one is restored into its trainer later."""
+def _saved(run: _Run) -> Saved | None:
+    """What the checkpoint holds, where there is one."""
     saved = None
     if run.path is not None and run.path.exists():
         saved = checkpoint.load(run.path, "training")
         _must_be_own(run, run.path, saved[1])
     run.ranks.must_match("checkpoint", *_digits(json.dumps(saved and saved[1])))
-    if saved is None:
-        return 0, None
-    tensors, settings = saved
+    return saved
+
+
+def _restore(
+    run: _Run, stages: list[Stage], tensors: dict[str, Tensor], settings: dict[str, Any]
+) -> int:
+    """Brings back the finished levels, and tells which one is next: its trainer is not ready."""
     for index in range(settings["stage"]):
         network = _trainer(run, stages[index], len(stages)).network
         network.load_state_dict(under(tensors, f"done.{index}."))
         run.networks.append(network)
     run.steps_before = settings["steps_before"]
-    run.seconds_before = settings["seconds"]
     run.history = settings["history"]
-    return settings["stage"], (tensors, settings["trainer"])
+    return int(settings["stage"])
 
 
 def _must_be_own(run: _Run, path: Path, settings: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
+from nrtsi.model.names import under
 from nrtsi.model.networks import Network
 from nrtsi.model.tokens import Tokens
 from nrtsi.threads import Ahead, Cores
@@ -21,7 +22,7 @@ from nrtsi.training.batches import Batch, Questions
 from nrtsi.training.muon import Muon
 from nrtsi.training.ranks import Ranks
 
-__all__ = ["Trainer", "loss_of", "under"]
+__all__ = ["Trainer", "loss_of", "optimizers_of"]
 
 # Steps that share one drawing of hidden cells: planning is paid for once in so many.
 STEPS_A_DRAW = 16
@@ -74,7 +75,7 @@ class Trainer:
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.optimizers = _optimizers(self.network, self.config)
+        self.optimizers = optimizers_of(self.network, self.config)
         self._drawn: tuple[int, list[Batch]] | None = None
         self._trained: nn.Module | None = None
         device = self.network.device
@@ -278,15 +279,6 @@ class Trainer:
         return self.config.learning_rate * warm * decay * plateau
 
 
-def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, named by what follows it."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
 def _opened(batch: Batch) -> dict[str, Tensor]:
     """All of a batch as tensors."""
     tokens = batch.tokens
@@ -300,7 +292,8 @@ def _closed(tensors: dict[str, Tensor]) -> Batch:
     return Batch(Tokens(obs=int(tensors["obs"]), **named), tensors["truth"], tensors["counts"])
 
 
-def _optimizers(network: Network, config: TrainConfig) -> list[torch.optim.Optimizer]:
+def optimizers_of(network: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of blocks, Adam for the rest."""
     matrices = [
         p for name, p in network.named_parameters() if p.ndim == 2 and ".blocks." in f".{name}"
     ]

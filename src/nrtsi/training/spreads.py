@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nrtsi.model.networks import Network
+from nrtsi.model.tokens import Layout, Tokens
 from nrtsi.training.batches import Batch, Questions
 
 __all__ = ["settle_base"]
@@ -14,6 +15,12 @@ WINDOWS = 1024
 
 # Part of the windows that all levels have alike.
 ALIKE = 0.2
+
+# Rounds in which each share is made the best, the others being what they are.
+ROUNDS = 50
+
+# A channel of a token that is smaller is nothing.
+SMALLEST = 1e-6
 
 # Cells from which a level and channel speaks for itself.
 FEWEST = 8
@@ -28,21 +35,20 @@ def settle_base(questions: Questions, network: Network) -> Float[np.ndarray, " l
     if drawn is None:
         return None
     tokens, counts = drawn.tokens, drawn.counts
-    apart = tokens.apart.expand_as(drawn.truth)
-    levels = questions.layout.levels
-    if questions.layout.recall:
-        # The blend of the two that leaves the least over.
-        wanted, offered = drawn.truth - tokens.base, tokens.recalled - tokens.base
-        agree = _mean(wanted * offered, counts, apart, levels)
-        size = _mean(offered.square(), counts, apart, levels)
-        network.recalls.copy_((agree / size.clamp(min=1e-30)).clamp(0.0, 1.0))
+    network.size.copy_(_size(tokens))
+    band = tokens.band.expand_as(drawn.truth)
+    layout = questions.layout
+    if layout.hints:
+        network.shares.copy_(_blend(drawn, band, layout))
     left = (drawn.truth - network.base(tokens)).square()
     # A channel that its base gets exactly right still needs a scale to be wrong on.
     deviation = _deviation(drawn)
-    spread = _mean(left, counts, apart, levels).sqrt()
+    spread = _mean(left, counts, band, layout.bands).sqrt()
     network.spread.copy_(spread.maximum(1e-3 * deviation).clamp(min=1e-9))
     of_window = tokens.level[:, None, None].expand_as(left)
-    return _shares(_mean(left, counts, of_window, levels).mean(dim=1).sqrt().double().numpy())
+    return _shares(
+        _mean(left, counts, of_window, layout.levels).mean(dim=1).sqrt().double().numpy()
+    )
 
 
 def _mean(
@@ -56,6 +62,34 @@ def _mean(
     total.scatter_add_(0, rows, torch.where(counts, term, 0.0).flatten(0, 1))
     overall = total.sum(dim=0) / cells.sum(dim=0).clamp(min=1)
     return torch.where(cells >= FEWEST, total / cells.clamp(min=1), overall)
+
+
+def _size(tokens: Tokens) -> Float[Tensor, " channel"]:
+    """Root mean square of each channel of the tokens; 1 where there is never anything."""
+    mean = tokens.feature[tokens.valid].square().mean(dim=0).sqrt()
+    return torch.where(mean > SMALLEST, mean, 1.0)
+
+
+def _blend(
+    drawn: Batch, band: Int[Tensor, "window target dim"], layout: Layout
+) -> Float[Tensor, "band hint dim"]:
+    """Shares of the hints, none below nothing, with which the least is left over."""
+    hints = range(layout.hints)
+    tokens = drawn.tokens
+    wanted = drawn.truth - tokens.base
+    said = (tokens.hinted - tokens.base.unsqueeze(2)).unbind(dim=2)
+
+    def both(one: Tensor, other: Tensor) -> Tensor:
+        return _mean(one * other, drawn.counts, band, layout.bands)
+
+    agree = [both(wanted, said[i]) for i in hints]
+    alike = [[both(said[i], said[j]) for j in hints] for i in hints]
+    share = torch.zeros(layout.bands, layout.hints, layout.dims)
+    for _ in range(ROUNDS):
+        for i in hints:
+            others = sum((alike[i][j] * share[:, j] for j in hints if j != i), torch.zeros(()))
+            share[:, i] = ((agree[i] - others) / alike[i][i].clamp(min=1e-30)).clamp(min=0.0)
+    return share.clamp(max=1.0)
 
 
 def _deviation(drawn: Batch) -> Float[Tensor, " dim"]:

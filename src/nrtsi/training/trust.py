@@ -62,7 +62,7 @@ class _Sums:
 
     def add(self, batch: Batch, made: Tensor, wanted: Tensor, scale: Tensor) -> None:
         counts = batch.counts
-        level = batch.tokens.apart.expand_as(made).flatten(0, 1)
+        level = batch.tokens.band.expand_as(made).flatten(0, 1)
         sure = scale.square().clamp(min=1e-30)
         terms = {
             "cells": torch.ones_like(made),

@@ -1,0 +1,101 @@
+"""What can be said of a series before a network is asked: what is remembered, how rows go on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nrtsi.memory import Memory
+from nrtsi.model.flow import Flow
+from nrtsi.model.names import under
+from nrtsi.series import SeriesSet
+from nrtsi.threads import Cores
+
+__all__ = ["Hint", "Hints"]
+
+# How far memories may be apart, at least and at most, for it to make a difference.
+SURE = (1e-4, 4.0)
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What one of them says of every cell."""
+
+    value: Float[np.ndarray, "row dim"]
+    there: Bool[np.ndarray, " row #dim"]
+    """False where it has nothing to say."""
+
+    doubt: Float[np.ndarray, "row dim"]
+    """How sure that is, in a measure of its own."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Where hints come from."""
+
+    memory: Memory | None = None
+    flow: Flow | None = None
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return (self.memory is not None) + (self.flow is not None)
+
+    def give(
+        self,
+        series: SeriesSet,
+        own: Int[np.ndarray, " series"] | None = None,
+        cores: Cores | None = None,
+    ) -> tuple[Hint, ...]:
+        """What is to be said of `series`, from its observed cells alone.
+
+        `own` says which of them are themselves remembered; without, they are recognised.
+        """
+        given = []
+        if self.memory is not None:
+            recalled = self.memory.recall(series, own, cores)
+            there = recalled.scale > 0
+            unsure = np.log2(np.where(there, recalled.scale.clip(*SURE), SURE[1])) / 4
+            given.append(Hint(recalled.value, there, unsure))
+        if self.flow is not None:
+            carried = self.flow.carry(series)
+            given.append(Hint(carried.value, carried.there[:, None], carried.apart))
+        return tuple(given)
+
+    def words(self) -> dict[str, str]:
+        """What they are."""
+        return {
+            "remembered": "nothing" if self.memory is None else str(self.memory),
+            "carried": "nothing" if self.flow is None else str(self.flow),
+        }
+
+    def lasting(self) -> "Hints":
+        """The same as they are in a file, which leaves out what only training needs."""
+        return Hints(None if self.memory is None else self.memory.lasting(), self.flow)
+
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values that `unpack` makes the same of."""
+        tensors: dict[str, Tensor] = {}
+        record: dict[str, Any] = {"memory": None, "flow": None}
+        if self.memory is not None:
+            arrays, record["memory"] = self.memory.pack()
+            tensors |= {f"memory.{name}": torch.from_numpy(a) for name, a in arrays.items()}
+        if self.flow is not None:
+            weights, record["flow"] = self.flow.pack()
+            tensors |= {f"flow.{name}": t for name, t in weights.items()}
+        return tensors, record
+
+    @classmethod
+    def unpack(cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> "Hints":
+        """What `pack` took apart."""
+        memory = flow = None
+        if record.get("memory"):
+            arrays = {name: t.numpy() for name, t in under(tensors, "memory.").items()}
+            memory = Memory.unpack(arrays, record["memory"])
+        if record.get("flow"):
+            flow = Flow.unpack(under(tensors, "flow."), record["flow"])
+        return cls(memory, flow)

@@ -100,6 +100,7 @@ def course_of(
         seed=_seed(words["seed"]),
         device=device_of(words["device"]),
         stretch=stretch_for(min(hole, 2 * schedule.reach)),
+        free=not {"network", "per_level", "encode_targets"} & set(words["model"] or ()),
     )
     return course, setting, name
 
@@ -140,12 +141,12 @@ def _together(setting: str, model: ModelConfig) -> float | None:
 
     Cells do not gain from being asked for with wholly missing rows: those come first.
     """
-    return None if model.network == "rows" or setting in ("stochastic", "smallest") else 0.0
+    return None if model.network != "cells" or setting in ("stochastic", "smallest") else 0.0
 
 
 def _batch(train: TrainConfig, model: ModelConfig, dims: int) -> dict[str, int]:
     """Fewer windows a step where each of them has many cells to read one by one."""
-    if model.network == "rows":
+    if model.network != "cells":
         return {}
     cells = (model.window or WHOLE) * dims
     batch = min(train.batch, max(FEWEST_WINDOWS, CELLS_A_STEP // cells))

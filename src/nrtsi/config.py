@@ -7,7 +7,6 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationError,
@@ -41,7 +40,7 @@ class _Config(BaseModel):
 class ModelConfig(_Config):
     """Kind, size, inputs and output of the set transformer."""
 
-    network: Literal["rows", "cells"] = "rows"
+    network: Literal["rows", "cells", "near"] = "rows"
     """One token a row, as in the paper; or one a cell, for partly observed rows."""
 
     width: PositiveInt = 64
@@ -103,9 +102,6 @@ class ModelConfig(_Config):
     flow: bool = True
     """Learn how a row goes on to the next, where many whole rows follow each other, and carry
     known rows into holes; kept only where that comes near the truth."""
-
-    lane: NonNegativeInt = 0
-    """Width of layers that read a target's token by itself, beside attention; 0: none."""
 
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":

@@ -131,6 +131,8 @@ class Fitted:
     def reason(self) -> str:
         """Why it has the network that it has, in a few words."""
         layout = self.engine.layout
+        if self.engine.model.network == "near":
+            return "as asked for" if self.engine.hints.flow is None else "rows go on by themselves"
         if layout.dims == 1:
             return "one column"
         if not layout.partial:

@@ -242,9 +242,9 @@ class NRTSI(Imputer):
         self.fitted_ = Fitted(
             engine=Engine(
                 trained.networks,
-                course.model,
-                trained.layout,
-                course.schedule,
+                trained.course.model,
+                trained.course.layout,
+                trained.course.schedule,
                 trained.hints.lasting(),
             ),
             scaler=scaler,

@@ -6,6 +6,7 @@ from jaxtyping import Bool, Int
 from nrtsi.config import ModelConfig
 from nrtsi.model.base import Network
 from nrtsi.model.cells import MANY, CellNetwork
+from nrtsi.model.near import NearNetwork
 from nrtsi.model.rows import RowNetwork
 from nrtsi.model.tokens import Layout
 from nrtsi.schedule.plan import Step
@@ -14,10 +15,16 @@ from nrtsi.windows import Windows, windows
 __all__ = ["Network", "network_of", "window_bytes", "windows_of"]
 
 
+KINDS: dict[str, type[CellNetwork] | type[NearNetwork] | type[RowNetwork]] = {
+    "cells": CellNetwork,
+    "near": NearNetwork,
+    "rows": RowNetwork,
+}
+
+
 def network_of(config: ModelConfig, layout: Layout) -> Network:
     """An untrained network of the kind that `config` names."""
-    kind = CellNetwork if config.network == "cells" else RowNetwork
-    return kind(config, layout)
+    return KINDS[config.network](config, layout)
 
 
 def windows_of(
@@ -29,11 +36,14 @@ def windows_of(
     """The windows of a step's targets, or of those asked.
 
     For cells a row that is partly known is a source of other windows even where it is a target;
-    and it is at no distance from itself, so that its level is the finest.
+    and it is at no distance from itself, so that its level is the finest. What reads a target's
+    own token alone has windows of targets only.
     """
     rows, level, known = step.rows, step.level, step.sources
     if config.network == "cells":
         known, level = step.known, np.where(step.known[rows], 0, level)
+    if config.network == "near":
+        known = np.zeros_like(known)
     if asked is not None:
         rows, level = rows[asked], level[asked]
     return windows(np.flatnonzero(known), rows, level, start, config.window)

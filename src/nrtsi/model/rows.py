@@ -8,7 +8,6 @@ from nrtsi.config import ModelConfig
 from nrtsi.model.attention import SetAttention, may_attend, reading_bias, turns
 from nrtsi.model.base import Network, feed_forward, norm
 from nrtsi.model.heads import Prediction
-from nrtsi.model.perceptron import Perceptron
 from nrtsi.model.tokens import Layout, Tokens
 
 __all__ = ["RowNetwork"]
@@ -27,17 +26,11 @@ class RowNetwork(Network):
         self.enter = nn.Linear(layout.channels(config), config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.cross = None if config.encode_targets else Block(config)
-        channels = layout.channels(config)
-        self.lane = Perceptron(channels, config.lane, 2, config.width) if config.lane else None
         self._add_head(layout, layout.dims)
 
     def forward(self, tokens: Tokens) -> Prediction:
         """Predicts the targets of every window."""
-        feature = self.read(tokens)
-        asked = self._encode(self.enter(feature), tokens)
-        if self.lane is not None:
-            asked = asked + self.lane(feature[:, tokens.obs :])
-        return self._answer(asked, tokens)
+        return self._answer(self._encode(self.enter(self.read(tokens)), tokens), tokens)
 
     def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True where the target may read the token."""

@@ -80,6 +80,9 @@ class Course:
     stretch: int = SEGMENT
     """Rows of a series that are hidden and planned together, at most."""
 
+    free: bool = False
+    """The network was not named, and may be another where that suits the data."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -88,7 +91,9 @@ class Trained:
     networks: list[Network]
     """One for each level, finest first, or a single one."""
 
-    layout: Layout
+    course: Course
+    """As it was settled: with the hints that there are, and the network that suits them."""
+
     hints: Hints
     history: list[Record]
     steps: int
@@ -229,7 +234,7 @@ def _train(run: _Run, *, resume: bool) -> Trained:
     networks = _complete(run, [level for level, _ in stages])
     return Trained(
         networks,
-        run.course.layout,
+        run.course,
         run.hints,
         run.history,
         run.steps_before,
@@ -284,6 +289,11 @@ def _settle_hints(run: _Run, saved: Saved | None) -> None:
     run.hints = Hints(memory, flow)
     layout = replace(run.course.layout, hints=run.hints.count)
     run.course = replace(run.course, layout=layout)
+    if flow is not None and run.course.free and run.course.model.network == "rows":
+        # A row that decides the next leaves nothing to be read behind the nearest ones.
+        model = run.course.model.model_copy(update={"network": "near", "per_level": False})
+        train = run.course.train.model_copy(update={"batch": 2 * run.course.train.batch})
+        run.course = replace(run.course, model=model, train=train)
 
 
 def _learnt_flow(run: _Run) -> Flow | None:
@@ -302,8 +312,8 @@ def _learnt_flow(run: _Run) -> Flow | None:
     trial = Trial.of(*hold, course.hiding, memory, course.seed)
     if not trial.open:
         return None
-    _learn_flow(run, apprentice, until=FLOW_LOOK)
-    if not run.ranks.total(apprentice.leads())[0]:
+    _learn_flow(run, apprentice, until=FLOW_LOOK, least=FLOW_STEPS)
+    if not run.ranks.total(float(apprentice.leads()))[0]:
         log.info("flow: none to be seen after %d steps", apprentice.step)
         return None
     _learn_flow(run, apprentice, until=1.0)
@@ -316,10 +326,15 @@ def _learnt_flow(run: _Run) -> Flow | None:
     return flow
 
 
-def _learn_flow(run: _Run, apprentice: Apprentice, until: float) -> None:
-    """Learns up to a part of the time there is for it; or makes as many steps as the network."""
+def _learn_flow(run: _Run, apprentice: Apprentice, until: float, least: int = 0) -> None:
+    """Learns up to a part of the time there is for it, or of as many steps as the network makes.
+
+    And so many steps at `least`, if there is time for them.
+    """
     counted = run.course.budget.steps is not None
-    while (used := run.share(apprentice.step) / (1.0 if counted else FLOW_SHARE)) < until:
+    while (used := run.share(apprentice.step) / (1.0 if counted else FLOW_SHARE)) < 1.0:
+        if used >= until and apprentice.step >= least:
+            break
         loss = apprentice.advance(used)
         run.tell(TrainStep(None, apprentice.step, loss, None, 0 if counted else used * FLOW_SHARE))
 
@@ -465,6 +480,8 @@ def _restore(
     run: _Run, stages: list[Stage], tensors: dict[str, Tensor], settings: dict[str, Any]
 ) -> int:
     """Brings back the finished levels, and tells which one is next: its trainer is not ready."""
+    assert run.path is not None
+    _must_fit(run, run.path, settings)
     for index in range(settings["stage"]):
         network = _trainer(run, stages[index], len(stages)).network
         network.load_state_dict(under(tensors, f"done.{index}."))
@@ -480,6 +497,9 @@ def _must_be_own(run: _Run, path: Path, settings: dict[str, Any]) -> None:
             f"{path} belongs to a run with other data or settings, or another nrtsi; "
             f"use the same ones to resume, or remove it to start anew"
         )
+
+
+def _must_fit(run: _Run, path: Path, settings: dict[str, Any]) -> None:
     if settings["windows"] != run.windows:
         raise InputError(
             f"{path} belongs to a run of {settings['windows']} windows a step, which is processes "

@@ -19,7 +19,7 @@ from nrtsi.training.level import optimizers_of
 __all__ = ["Apprentice", "Trial"]
 
 # Pairs of rows that follow each other, at least, and channels, at most, to learn from.
-FEWEST, CHANNELS = 4096, 64
+FEWEST, CHANNELS = 2048, 64
 
 # Steps in a row that are learnt at last, at most; the starts there must be for so many.
 LONGEST, STARTS = 16, 256

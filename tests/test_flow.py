@@ -13,6 +13,7 @@ from nrtsi.imputer import NRTSI, load
 from nrtsi.interpolation import interpolate
 from nrtsi.model.flow import REACH, Flow, next_rows
 from nrtsi.series import SeriesSet
+from nrtsi.training import flows
 from nrtsi.training.batches import Spans
 from nrtsi.training.flows import Apprentice, _Runs
 from tests.strategies import seeds, some_series
@@ -184,52 +185,106 @@ def test_too_few_rows_in_a_row_teach_nothing():
 # As a part of the model --------------------------------------------------------------------------
 
 
-def bent(count=220, length=40, seed=0):
-    """Paths that no straight line and no single distribution tells: a pendulum, far out."""
-    rng = np.random.default_rng(seed)
-    state = np.stack([rng.uniform(-2.5, 2.5, count), rng.uniform(-1, 1, count)], axis=-1)
-    rows = []
-    for _ in range(length):
-        rows.append(state)
-        for _ in range(10):
-            speed = state[:, 1] - 0.05 * np.sin(state[:, 0])
-            state = np.stack([state[:, 0] + 0.05 * speed, speed], axis=-1)
-    return np.stack(rows, axis=1)
+def lorenz(rows, seed=0):
+    """A path whose every row decides the next, and that never comes back to where it was."""
+    row = np.random.default_rng(seed).normal(size=3) + np.array([0, 0, 25])
+    path = []
+    for step in range(10 * rows + 1000):
+        x, y, z = row
+        row = row + 0.004 * np.array([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
+        if step >= 1000 and step % 10 == 0:
+            path.append(row)
+    return np.array(path)
 
 
-TINY = {"preset": "tiny", "seed": 0, "unit": 1.0, "setting": "regular"}
+def model(steps=100, **words):
+    """A small one, for whole rows that are mostly missing."""
+    return NRTSI(
+        steps=steps,
+        preset="tiny",
+        seed=0,
+        unit=1.0,
+        setting="regular",
+        hide="points",
+        train={"hidden": (0.7, 0.9)},
+        **words,
+    )
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer rows a step, carried less far."""
+    monkeypatch.setattr(flows, "ROWS", 512)
+    monkeypatch.setattr(flows, "LONGEST", 4)
 
 
 @pytest.fixture(scope="module")
-def pendulums():
-    """A model of them."""
-    return NRTSI(steps=200, hide="points", train={"hidden": (0.7, 0.9)}, **TINY).fit(bent())
+def attractor():
+    """The path that is learnt from, made once."""
+    return lorenz(4000)
 
 
-def gappy(seed=1):
-    truth = bent(20, seed=seed)
-    known = np.random.default_rng(seed).random(truth.shape[:2]) < 0.15
-    known[:, 20] = True
-    return truth, np.where(known[..., None], truth, np.nan)
+def gappy(rows=400):
+    truth = lorenz(rows, seed=5)
+    known = np.random.default_rng(0).random(rows) < 0.2
+    return truth, known, np.where(known[:, None], truth, np.nan)
 
 
-def test_a_model_of_what_goes_on_by_itself_says_so(pendulums):
-    assert pendulums.info()["carried"].startswith("rows carried up to 39 steps")
+@pytest.mark.usefixtures("quick")
+def test_a_path_that_goes_on_by_itself_is_filled_far_better(attractor, tmp_path):
+    truth, known, holes = gappy()
+    with_flow = model().fit(attractor)
+    about = with_flow.info()
+    assert about["carried"].startswith("rows carried up to ")
+    assert about["network"] == "near: rows go on by themselves"
+    without = model(model={"flow": False}).fit(attractor)
+    assert without.info()["carried"] == "nothing"
+    filled = with_flow.impute(holes)
+
+    def error(values):
+        return np.square(values - truth)[~known].mean()
+
+    assert error(filled) < error(without.impute(holes)) / 5
+    np.testing.assert_array_equal(filled[known], truth[known])
+    with_flow.save(tmp_path / "model.nrtsi")
+    np.testing.assert_array_equal(load(tmp_path / "model.nrtsi").impute(holes), filled)
 
 
-def test_noise_is_not_carried():
-    noise = np.random.default_rng(0).standard_normal((220, 40, 2))
-    assert NRTSI(steps=100, **TINY).fit(noise).info()["carried"] == "nothing"
+@pytest.mark.usefixtures("quick")
+def test_a_network_that_is_named_is_taken(attractor):
+    about = model(model={"network": "rows"}).fit(attractor).info()
+    assert about["network"].startswith("rows: ")
+    assert about["carried"].startswith("rows carried up to ")
+    named = model(steps=2, model={"network": "near"}).fit(attractor).info()
+    assert named["network"] == "near: as asked for"
 
 
-def test_it_can_be_done_without():
-    model = NRTSI(steps=100, model={"flow": False}, **TINY).fit(bent())
-    assert model.info()["carried"] == "nothing"
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_was_stopped_goes_on_with_its_flow(attractor, tmp_path):
+    panel = attractor[:3000]
+    whole = model(steps=110).fit(panel, checkpoint=tmp_path / "whole")
+    part = model(steps=110)
+
+    def stop(event):
+        if event.valid_loss is not None and event.step >= 50:
+            raise KeyboardInterrupt
+
+    part.fit(panel, checkpoint=tmp_path / "part", listener=stop)
+    assert part.interrupted_
+    again = model(steps=110).fit(panel, checkpoint=tmp_path / "part", resume=True)
+    for mine, theirs in zip(
+        whole.fitted_.engine.networks[0].parameters(),
+        again.fitted_.engine.networks[0].parameters(),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+    _, _, holes = gappy(100)
+    np.testing.assert_array_equal(whole.impute(holes), again.impute(holes))
 
 
-def test_a_file_says_the_same(pendulums, tmp_path):
-    _, holes = gappy()
-    pendulums.save(tmp_path / "model.nrtsi")
-    np.testing.assert_array_equal(
-        load(tmp_path / "model.nrtsi").impute(holes), pendulums.impute(holes)
-    )
+@pytest.mark.usefixtures("quick")
+def test_a_random_walk_is_not_carried():
+    walk = np.cumsum(np.random.default_rng(0).standard_normal((4000, 2)), axis=0)
+    about = model().fit(walk).info()
+    assert about["carried"] == "nothing"
+    assert about["network"].startswith("rows: ")

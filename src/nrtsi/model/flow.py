@@ -1,6 +1,5 @@
 """How a row goes on to the next, learnt: it carries known rows into holes from both sides."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,12 +89,14 @@ class Flow(nn.Module):
         self.deviation.copy_(rows.std(dim=0).clamp(min=1e-9))
         self.unit.copy_(change.square().mean(dim=0).sqrt().clamp(min=1e-9))
 
-    def steps(self, row: Float[Tensor, "batch dim"], back: bool) -> Iterator[Tensor]:
-        """The rows that follow, or that went before, one step after the other."""
-        while True:
-            inside = (row - self.middle) / self.deviation
-            row = row + self.unit * self.ways[int(back)](inside)
-            yield row
+    def step(self, row: Float[Tensor, "batch dim"], back: bool) -> Float[Tensor, "batch dim"]:
+        """The row that follows, or the one that went before."""
+        change = self.ways[int(back)]((row - self.middle) / self.deviation)
+        return row + self.unit * change
+
+    def inside(self, row: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
+        """The row, no farther out than rows are."""
+        return row.clamp(self.lowest, self.highest)
 
     def carry(self, series: SeriesSet) -> Carried:
         """What the complete rows of `series` say of the others, on the grid of one unit."""
@@ -149,7 +150,7 @@ class Flow(nn.Module):
         with torch.inference_mode():
             for step in range(1, last.max(initial=0) + 1):
                 row = row[: int((last >= step).sum())]
-                row = next(self.steps(row, back)).clamp(self.lowest, self.highest)
+                row = self.inside(self.step(row, back))
                 here = by_step[ends[step - 1] : ends[step]]
                 told[here] = row.cpu().numpy()[place[journey[here]]]
         return told

@@ -281,7 +281,7 @@ def _settle_hints(run: _Run, saved: Saved | None) -> None:
     memory = None if run.kept is None else run.kept.memory
     if saved is None:
         flow = _learnt_flow(run)
-        run.opened = run.share(0)
+        run.opened = 0.0 if run.course.budget.seconds is None else min(0.9, run.share(0))
     else:
         tensors, settings = saved
         run.seconds_before, run.opened = settings["seconds"], settings["opened"]

@@ -152,9 +152,11 @@ class Apprentice:
 
     def _lost(self, stretch: Float[Tensor, "start row dim"], back: bool) -> Tensor:
         """How far what is carried is from where it should be, step by step, on the average."""
-        going = self.flow.steps(stretch[:, 0], back)
-        carried = torch.stack([next(going) for _ in range(stretch.shape[1] - 1)], dim=1)
-        square = (carried - stretch[:, 1:]).square().sum(dim=-1)
+        first, *others = stretch.unbind(dim=1)
+        carried = [first]
+        for _ in others:
+            carried.append(self.flow.step(carried[-1], back))
+        square = (torch.stack(carried[1:]) - torch.stack(others)).square().sum(dim=-1)
         # The root, for one contact that is missed would drown a hundred steps that are right.
         return (square + SMALL).sqrt().mean()
 
@@ -188,13 +190,13 @@ class Apprentice:
             truth = self.held.stretches(start, REACH, back)
             errors = torch.full((REACH, self.flow.unit.numel()), torch.inf)
             with torch.inference_mode():
-                going = self.flow.steps(truth[:, 0], back)
-                for step, row in zip(range(1, REACH + 1), going, strict=False):
+                row = truth[:, 0]
+                for step in range(1, REACH + 1):
                     there = torch.from_numpy(far >= step)
                     if there.sum() < FEW:
                         break
-                    here = row.clamp(self.flow.lowest, self.flow.highest)
-                    errors[step - 1] = (here - truth[:, step])[there].square().mean(dim=0)
+                    row = self.flow.inside(self.flow.step(row, back))
+                    errors[step - 1] = (row - truth[:, step])[there].square().mean(dim=0)
             self.flow.error[int(back)] = errors.clamp(min=SMALL)
         return self.flow.eval()
 

@@ -36,7 +36,11 @@ class NearNetwork(Network):
 
     def forward(self, tokens: Tokens) -> Prediction:
         """Predicts the targets of every window."""
-        return self._answer(self.layers(self.read(tokens)[:, tokens.obs :]), tokens)
+        feature, valid = (each[:, tokens.obs :] for each in (self.read(tokens), tokens.valid))
+        # Without padding, which may be most of it.
+        said = feature.new_zeros(*valid.shape, self.config.width)
+        said[valid] = self.layers(feature[valid])
+        return self._answer(said, tokens)
 
     def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True for the target itself."""

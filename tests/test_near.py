@@ -41,6 +41,14 @@ def test_neither_padding_nor_known_rows_nor_other_targets_matter(seed):
     torch.testing.assert_close(net(changed).mean[:, 0], straight[:, 0])
 
 
+def test_it_learns_in_half_precision():
+    net, made = asked(8)
+    net.float().train()
+    with torch.autocast("cpu", torch.bfloat16):
+        said = net(made.each(lambda t: t.float() if t.is_floating_point() else t)).mean
+    assert said.isfinite().all()
+
+
 @given(seeds)
 @settings(max_examples=25, deadline=None)
 def test_all_that_is_read_is_the_target_itself(seed):

@@ -418,3 +418,11 @@ def test_a_memory_is_told_which_of_its_series_is_asked_about():
     told = {(int(value) - 1, int(who)) for value, who in spy.asked if value > 0}
     assert told <= set(enumerate(own.tolist()))
     assert {(3, 3), (0, 7)} <= told
+
+
+@pytest.mark.parametrize("data", [np.zeros((200, 2)), np.full((300, 1), 3.0)])
+def test_what_never_changes_can_be_learnt_from(data):
+    model = tiny(steps=3).fit(data)
+    holes = data.copy()
+    holes[10:20] = np.nan
+    np.testing.assert_allclose(model.impute(holes), data, atol=1e-6)

@@ -41,7 +41,8 @@ class ModelConfig(_Config):
     """Kind, size, inputs and output of the set transformer."""
 
     network: Literal["rows", "cells", "near"] = "rows"
-    """One token a row, as in the paper; or one a cell, for partly observed rows."""
+    """One token a row, as in the paper; or one a cell, for partly observed rows; or a row that
+    reads no other, where what is next to it says it all."""
 
     width: PositiveInt = 64
     """Channels of every token inside the encoder."""

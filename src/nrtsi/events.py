@@ -15,10 +15,10 @@ class TrainStep:
     """Level being trained; None where one network serves all."""
 
     step: int
-    """Steps made so far, over all levels."""
+    """Steps made so far, over all levels; 0 while it is learnt how rows go on."""
 
     loss: float
-    """Loss of this step's batch."""
+    """Loss of this step's batch; of the flow, in a measure of its own, where that is learnt."""
 
     valid_loss: float | None
     """Loss on the validation part, at the steps where it was measured."""

@@ -738,6 +738,7 @@ def _identity(course: Course, series: SeriesSet, held: SeriesSet | None, kept: K
         course.budget.seconds,
         course.budget.steps,
         course.seed,
+        course.free,
     ]
     digest.update(json.dumps(settings, sort_keys=True).encode())
     return digest.hexdigest()

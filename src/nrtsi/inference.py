@@ -105,7 +105,7 @@ class Engine:
         scale: np.ndarray | None = None,
     ) -> Float[np.ndarray, "row dim"]:
         values, done = [], 0
-        for batch in series.batches(self.memory // _row_bytes(series.dims)):
+        for batch in series.batches(self.memory // _row_bytes(series.dims, self.layout.hints)):
             rows = slice(done, done + batch.rows)
             told = part_of(listener, done / series.rows, batch.rows / series.rows)
             noise = None if draw is None else draw[rows]
@@ -241,9 +241,9 @@ def _carry(
     scale[rows] = np.where(state.observed[rows], scale[rows], line)
 
 
-def _row_bytes(dims: int) -> int:
+def _row_bytes(dims: int, hints: int) -> int:
     """About what a row takes while its series are planned and filled."""
-    return 64 + 40 * dims
+    return 64 + 40 * dims * (1 + 2 * hints)
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:

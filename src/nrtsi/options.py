@@ -145,6 +145,13 @@ class Settings:
             "Their values may then be in the model's file.",
         ),
     ] = None
+    flow: Annotated[
+        bool | None,
+        typer.Option(
+            "--flow/--no-flow",
+            help="Learn how rows go on, where many whole rows follow each other: the default.",
+        ),
+    ] = None
     on_empty: Annotated[
         str | None,
         typer.Option(
@@ -180,8 +187,9 @@ class Settings:
             given["max_level"] = int(self.max_level)
         if self.bounds is not None:
             given["bounds"] = _bounds(self.bounds)
-        if self.recall is not None:
-            given["model"] = {"recall": given.pop("recall")}
+        model = {name: given.pop(name) for name in ("recall", "flow") if name in given}
+        if model:
+            given["model"] = model
         return given
 
     def refuse_all_but(self, *names: str, because: str) -> None:

@@ -73,11 +73,12 @@ def work(model: "NRTSI", path: Path | None, began: float) -> str:
 
 
 def _what(model: "NRTSI") -> str:
-    """The network and why it was chosen, where it is not the usual one; and what is remembered."""
+    """The network and why it was chosen, where it is not the usual one; and what hints it has."""
     info = model.info()
-    network, remembered = str(info.get("network", "rows")), info.get("remembered", "nothing")
-    chosen = "" if network.startswith("rows") else f" ({network})"
-    return chosen if remembered == "nothing" else f"{chosen}, remembers {remembered}"
+    chosen = "" if info["network"].startswith("rows") else f" ({info['network']})"
+    remembered, carried = info["remembered"], info["carried"]
+    parts = [chosen] if remembered == "nothing" else [chosen, f"remembers {remembered}"]
+    return ", ".join(parts if carried == "nothing" else [*parts, carried])
 
 
 def methods(model: "NRTSI") -> str:

@@ -41,6 +41,9 @@ class Network(nn.Module):
     wider: Tensor
     """What each scale is multiplied by, likewise."""
 
+    one_size = True
+    """Whether its inputs are brought to one size."""
+
     windows_a_core = 32
     """Windows that are worth a core of their own."""
 
@@ -72,7 +75,8 @@ class Network(nn.Module):
             nn.init.zeros_(self.head.mean.bias)
             for name in ("spread", "trust", "wider"):
                 self.register_buffer(name, torch.ones(layout.bands, layout.dims))
-            self.register_buffer("size", torch.ones(layout.channels(self.config)))
+            if self.one_size:
+                self.register_buffer("size", torch.ones(layout.channels(self.config)))
             if layout.hints:
                 self.register_buffer(
                     "shares", torch.zeros(layout.bands, layout.hints, layout.dims)

@@ -31,6 +31,9 @@ class CellNetwork(Network):
 
     windows_a_core = 2
 
+    # Every channel is scaled by itself; inputs of one size did harm (docs/research-log.md).
+    one_size = False
+
     def __init__(self, config: ModelConfig, layout: Layout) -> None:
         super().__init__(config)
         assert layout.partial, "cells need to know of each channel what is known"
@@ -49,7 +52,7 @@ class CellNetwork(Network):
 
     def forward(self, tokens: Tokens) -> Prediction:
         """Predicts the targets of every window."""
-        packed = _Packed.of(tokens, self.read(tokens))
+        packed = _Packed.of(tokens)
         encoded = self._enter(packed.feature)
         bias = packed.bias(self.dims, encoded.dtype)
         turn = self._turn(packed.time)
@@ -67,7 +70,7 @@ class CellNetwork(Network):
 
         What they read of the other channels of their own row is not in it.
         """
-        packed = _Packed.of(tokens, tokens.feature)
+        packed = _Packed.of(tokens)
         readers = nn.ModuleList(
             block.over_time for block in self.blocks if isinstance(block, CellBlock)
         )
@@ -140,13 +143,15 @@ class _Packed:
     obs: int
 
     @classmethod
-    def of(cls, tokens: Tokens, feature: Float[Tensor, "window set channel"]) -> "_Packed":
+    def of(cls, tokens: Tokens) -> "_Packed":
         order = torch.argsort(~tokens.valid, dim=1, stable=True)
         size = int(tokens.valid.sum(dim=1).max())
         window = torch.arange(order.shape[0], device=order.device).unsqueeze(1)
         place = torch.argsort(order, dim=1).clamp(max=size - 1)
         chosen = window, order[:, :size]
-        return cls(feature[chosen], tokens.time[chosen], tokens.valid[chosen], place, tokens.obs)
+        return cls(
+            tokens.feature[chosen], tokens.time[chosen], tokens.valid[chosen], place, tokens.obs
+        )
 
     def bias(self, dims: int, dtype: torch.dtype) -> Float[Tensor, "sequence 1 1 row"] | None:
         """What hides the padding, for the rows of every channel; None where there is none."""

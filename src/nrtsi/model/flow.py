@@ -20,6 +20,9 @@ REACH = 64
 # What carried rows may be beyond all that has been seen of a channel, in parts of its range.
 MARGIN = 0.1
 
+# A channel that deviates less has never changed; and how far from its middle one is read.
+CONSTANT, FARTHEST = 1e-6, 16.0
+
 # Rows that are carried at once.
 ROWS = 2**14
 
@@ -86,12 +89,14 @@ class Flow(nn.Module):
         self.lowest.copy_(low - margin)
         self.highest.copy_(high + margin)
         self.middle.copy_(rows.mean(dim=0))
-        self.deviation.copy_(rows.std(dim=0).clamp(min=1e-9))
+        deviation = rows.std(dim=0)
+        self.deviation.copy_(torch.where(deviation > CONSTANT, deviation, 1.0))
         self.unit.copy_(change.square().mean(dim=0).sqrt().clamp(min=1e-9))
 
     def step(self, row: Float[Tensor, "batch dim"], back: bool) -> Float[Tensor, "batch dim"]:
         """The row that follows, or the one that went before."""
-        change = self.ways[int(back)]((row - self.middle) / self.deviation)
+        seen = ((row - self.middle) / self.deviation).clamp(-FARTHEST, FARTHEST)
+        change = self.ways[int(back)](seen)
         return row + self.unit * change
 
     def inside(self, row: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
@@ -117,17 +122,24 @@ class Flow(nn.Module):
     ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
         """Every missing row from one side, and the squared error that this usually has."""
         value, error = np.zeros(series.value.shape), np.full(series.value.shape, np.inf)
-        asked, source, steps = _distances(series, back)
         usual = self.error[int(back)].double().cpu().numpy()
+        reach = int(np.isfinite(usual[:, 0]).sum())
+        asked, source, steps = _distances(series, self._familiar(series), back, reach)
         # Rows that lie on the way of one source are asked of one source's journey.
         starts, journey = np.unique(source, return_inverse=True)
         for first in range(0, starts.size, ROWS):
-            own = (journey >= first) & (journey < first + ROWS)
+            own = slice(*np.searchsorted(journey, [first, first + ROWS]))
             told = self._journeys(
                 series.value[starts[first : first + ROWS]], journey[own] - first, steps[own], back
             )
             value[asked[own]], error[asked[own]] = told, usual[steps[own] - 1]
         return value, error
+
+    def _familiar(self, series: SeriesSet) -> Bool[np.ndarray, " row"]:
+        """Complete rows like those that have been: of others it is not known how they go on."""
+        low, high = (each.double().cpu().numpy() for each in (self.lowest, self.highest))
+        inside = (series.value >= low) & (series.value <= high) & series.observed
+        return np.logical_and.reduce(inside, axis=1)
 
     def _journeys(
         self,
@@ -182,14 +194,14 @@ def next_rows(series: SeriesSet) -> Bool[np.ndarray, " row"]:
 
 
 def _distances(
-    series: SeriesSet, back: bool
+    series: SeriesSet, sources: Bool[np.ndarray, " row"], back: bool, reach: int
 ) -> tuple[Int[np.ndarray, " asked"], Int[np.ndarray, " asked"], Int[np.ndarray, " asked"]]:
-    """Rows within reach that are not complete, the complete row each is from, and how far."""
+    """Rows within reach that are not complete, the source each is next to, and how far."""
     complete = np.logical_and.reduce(series.observed, axis=1)
     asked = np.flatnonzero(~complete)
-    source = Known.of(complete[:, None], series.start).around(asked)[int(back)][:, 0]
+    source = Known.of(sources[:, None], series.start).around(asked)[int(back)][:, 0]
     asked, source = asked[source >= 0], source[source >= 0]
     apart = np.abs(series.time[asked] - series.time[source])
     steps = np.rint(apart).astype(np.int64)
-    near = (np.abs(apart - steps) < OFF_GRID) & (steps >= 1) & (steps <= REACH)
+    near = (np.abs(apart - steps) < OFF_GRID) & (steps >= 1) & (steps <= reach)
     return asked[near], source[near], steps[near]

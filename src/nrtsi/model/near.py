@@ -38,14 +38,17 @@ class NearNetwork(Network):
         """Predicts the targets of every window."""
         feature, valid = (each[:, tokens.obs :] for each in (self.read(tokens), tokens.valid))
         # Without padding, which may be most of it.
-        said = feature.new_zeros(*valid.shape, self.config.width)
-        said[valid] = self.layers(feature[valid])
+        answers = self.layers(feature[valid])
+        said = answers.new_zeros(*valid.shape, self.config.width)
+        said[valid] = answers
         return self._answer(said, tokens)
 
     def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True for the target itself."""
         targets = tokens.base.shape[1]
-        own = torch.eye(tokens.obs + targets, dtype=torch.bool)[tokens.obs :]
+        own = torch.eye(tokens.obs + targets, dtype=torch.bool, device=tokens.valid.device)[
+            tokens.obs :
+        ]
         return own & tokens.valid.unsqueeze(1)
 
     def reading(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from nrtsi.config import ModelConfig, ScheduleConfig, TrainConfig
@@ -30,14 +30,13 @@ from nrtsi.training.batches import SEGMENT, Batch, Questions, Spans, split
 from nrtsi.training.flows import Apprentice, Trial
 from nrtsi.training.level import Trainer
 from nrtsi.training.ranks import Ranks, join
+from nrtsi.training.seeding import seeded
 from nrtsi.training.spreads import settle_base
 from nrtsi.training.trust import settle_trust
 
 __all__ = ["Budget", "Course", "Record", "Trained", "train"]
 
 log = logging.getLogger(__name__)
-
-_SEEDING = threading.Lock()
 
 # Part of a budget in which the flow of rows is learnt, and the least that budgets must be for it;
 # and the part of that part after which it is seen whether it leads anywhere.
@@ -150,6 +149,10 @@ class _Run:
             KeyboardInterrupt: One of several processes was interrupted.
         """
         return self.course.budget.fraction(steps, self.ranks.clock(self.seconds))
+
+    def agree(self, said: bool) -> bool:
+        """What the first of the processes says."""
+        return bool(self.ranks.all(float(said))[0, 0])
 
     def tell(self, event: TrainStep) -> None:
         """Tells the listener of the process that leads."""
@@ -303,23 +306,21 @@ def _learnt_flow(run: _Run) -> Flow | None:
     if short or not (course.model.flow and course.model.residual):
         return None
     learn, hold = (_material(run, validation) for validation in (False, True))
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(course.seed)
-        apprentice = Apprentice.of(learn, hold, course.train, course.seed)
+    apprentice = Apprentice.of(learn, hold, course.train, course.seed)
     if apprentice is None:
         return None
     memory = None if run.kept is None else run.kept.memory
-    trial = Trial.of(*hold, course.hiding, memory, course.seed)
-    if not trial.open:
+    trial = Trial.of(*hold, course.hiding, course.seed, memory, _own(run, hold[0]))
+    if not run.agree(trial.open):
         return None
     _learn_flow(run, apprentice, until=FLOW_LOOK, least=FLOW_STEPS)
-    if not run.ranks.total(float(apprentice.leads()))[0]:
+    if not run.agree(apprentice.leads()):
         log.info("flow: none to be seen after %d steps", apprentice.step)
         return None
     _learn_flow(run, apprentice, until=1.0)
     tensors, record = apprentice.measured().pack()
     flow = Flow.unpack(run.ranks.exchange(tensors)[0], record)
-    if not trial.helps(flow):
+    if not run.agree(trial.helps(flow)):
         log.info("flow: of no use after %d steps", apprentice.step)
         return None
     log.info("flow: learnt in %d steps", apprentice.step)
@@ -336,15 +337,12 @@ def _learn_flow(run: _Run, apprentice: Apprentice, until: float, least: int = 0)
         if used >= until and apprentice.step >= least:
             break
         loss = apprentice.advance(used)
-        run.tell(TrainStep(None, apprentice.step, loss, None, 0 if counted else used * FLOW_SHARE))
+        run.tell(TrainStep(None, 0, loss, None, 0 if counted else used * FLOW_SHARE))
 
 
 def _questions(run: _Run, *, validation: bool) -> Questions:
     course = run.course
     series, spans = _material(run, validation)
-    own = None if run.kept is None else run.kept.own
-    if own is not None and series is not run.series:
-        own = np.full(series.series, -1)
     return Questions(
         series,
         spans,
@@ -355,8 +353,15 @@ def _questions(run: _Run, *, validation: bool) -> Questions:
         (course.seed, 2 if validation else 3),
         course.stretch,
         hints=run.hints,
-        own=own,
+        own=_own(run, series),
     )
+
+
+def _own(run: _Run, series: SeriesSet) -> Int[np.ndarray, " series"] | None:
+    """The number of each of the series among those remembered, where there are some."""
+    if run.kept is None:
+        return None
+    return run.kept.own if series is run.series else np.full(series.series, -1)
 
 
 def _material(run: _Run, validation: bool) -> tuple[SeriesSet, Spans]:
@@ -373,14 +378,12 @@ def _trainer(run: _Run, stage: Stage, stages: int) -> Trainer:
     course = run.course
     level, validation = stage
     questions = _questions(run, validation=False)
-    # The state is PyTorch's and of the whole process; two fits at once must not share it.
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(course.seed)
+    with seeded(course.seed):
         network = network_of(course.model, course.layout)
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
-        questions = replace(questions, shares=settle_base(questions, network))
+        questions = replace(questions, shares=settle_base(questions, validation, network))
     seconds = course.budget.seconds
     if seconds is not None:
         seconds *= (1 - run.opened) / stages

@@ -15,6 +15,7 @@ from nrtsi.model.flow import REACH, Flow, next_rows
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import Spans
 from nrtsi.training.level import optimizers_of
+from nrtsi.training.seeding import seeded
 
 __all__ = ["Apprentice", "Trial"]
 
@@ -43,6 +44,9 @@ AWAY, LEADS = 8, 0.9
 # one that the other is at least where there is anything to be gained.
 WORTH, NEAR, KNOWN = 0.9, 1.5, 0.01
 
+# Pairs of rows that units are taken from, about, at most.
+SAMPLE = 2**18
+
 # Series on which the use is tried.
 TRIED = 64
 
@@ -56,7 +60,10 @@ class _Runs:
     behind: Int[np.ndarray, " row"]
 
     @classmethod
-    def of(cls, series: SeriesSet, spans: Spans) -> "_Runs":
+    def of(
+        cls, series: SeriesSet, spans: Spans, row: Float[Tensor, "row dim"] | None = None
+    ) -> "_Runs":
+        """Those of some spans; `row` are the rows as a tensor, where they are one already."""
         follows = next_rows(series)
         inside = np.zeros(series.rows + 1, dtype=np.int64)
         np.add.at(inside, spans.begin, 1)
@@ -66,7 +73,7 @@ class _Runs:
         ends = np.minimum.accumulate(np.where(follows, series.rows, places)[::-1])[::-1]
         came = np.concatenate([[False], follows[:-1]])
         begins = np.maximum.accumulate(np.where(came, 0, places))
-        row = torch.from_numpy(series.value.astype(np.float32))
+        row = torch.from_numpy(series.value.astype(np.float32)) if row is None else row
         return cls(row, ends - places, places - begins)
 
     @property
@@ -108,12 +115,14 @@ class Apprentice:
         """One for the rows of some spans; None where too few of them follow each other."""
         if learn[0].dims > CHANNELS:
             return None
-        runs, held = _Runs.of(*learn), _Runs.of(*hold)
+        runs = _Runs.of(*learn)
+        held = _Runs.of(*hold, runs.row if hold[0] is learn[0] else None)
         if runs.pairs < FEWEST or min(held.starts(1).size, held.starts(1, back=True).size) < FEW:
             return None
-        flow = Flow(learn[0].dims)
-        some = runs.starts(1)
-        both = runs.stretches(some, 1)
+        with seeded(seed):
+            flow = Flow(learn[0].dims)
+        starts = runs.starts(1)
+        both = runs.stretches(starts[:: -(-starts.size // SAMPLE)], 1)
         flow.settle(both[:, 0], both[:, 1] - both[:, 0])
         return cls(flow, runs, held, config, seed)
 
@@ -197,8 +206,18 @@ class Apprentice:
                         break
                     row = self.flow.inside(self.flow.step(row, back))
                     errors[step - 1] = (row - truth[:, step])[there].square().mean(dim=0)
-            self.flow.error[int(back)] = errors.clamp(min=SMALL)
+            self.flow.error[int(back)] = _farther_on(errors.clamp(min=SMALL))
         return self.flow.eval()
+
+
+def _farther_on(errors: Float[Tensor, "step dim"]) -> Float[Tensor, "step dim"]:
+    """Errors up to twice the steps that were measured, taken to grow as the steps do."""
+    errors = errors.clone()
+    measured = int(errors[:, 0].isfinite().sum())
+    if measured:
+        more = torch.arange(measured + 1, min(2 * measured, len(errors)) + 1)
+        errors[measured : measured + len(more)] = errors[measured - 1] * more[:, None] / measured
+    return errors
 
 
 @dataclass(frozen=True)
@@ -212,16 +231,25 @@ class Trial:
 
     @classmethod
     def of(
-        cls, series: SeriesSet, spans: Spans, hiding: Hiding, memory: Memory | None, seed: int
+        cls,
+        series: SeriesSet,
+        spans: Spans,
+        hiding: Hiding,
+        seed: int,
+        memory: Memory | None = None,
+        own: Int[np.ndarray, " series"] | None = None,
     ) -> "Trial":
-        """Hides cells of some stretches."""
+        """Hides cells of some stretches; `own` says which series are themselves remembered."""
         rng = np.random.default_rng([seed, 8])
         chosen = spans.draw(TRIED, rng)
         truth = series.slices(chosen.begin, chosen.end)
         gappy = truth.hide(hiding.draw(truth, rng))
         trial = cls(truth, gappy, 0.0, np.inf)
         line = trial.error(interpolate(gappy))
-        recalled = np.inf if memory is None else trial.error(memory.recall(gappy).value)
+        recalled = np.inf
+        if memory is not None and own is not None:
+            series_of = np.searchsorted(series.start, chosen.begin, side="right") - 1
+            recalled = trial.error(memory.recall(gappy, own[series_of]).value)
         return cls(truth, gappy, line, recalled)
 
     def error(self, filled: Float[np.ndarray, "row dim"]) -> float:

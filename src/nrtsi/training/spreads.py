@@ -26,16 +26,20 @@ SMALLEST = 1e-6
 FEWEST = 8
 
 
-def settle_base(questions: Questions, network: Network) -> Float[np.ndarray, " level"] | None:
+def settle_base(
+    questions: Questions, validation: Batch, network: Network
+) -> Float[np.ndarray, " level"] | None:
     """Decides what the network is to correct, and in which unit, by distance and channel.
 
     Returns how often each level is to be asked for: the more, the more there is to correct.
     """
-    drawn = questions.draw(0, WINDOWS)
+    # A flow has learnt from the rows that are asked about: how good it is, others must tell.
+    drawn = validation if questions.hints.flow is not None else questions.draw(0, WINDOWS)
     if drawn is None:
         return None
     tokens, counts = drawn.tokens, drawn.counts
-    network.size.copy_(_size(tokens))
+    if network.one_size:
+        network.size.copy_(_size(tokens))
     band = tokens.band.expand_as(drawn.truth)
     layout = questions.layout
     if layout.hints:
@@ -46,9 +50,8 @@ def settle_base(questions: Questions, network: Network) -> Float[np.ndarray, " l
     spread = _mean(left, counts, band, layout.bands).sqrt()
     network.spread.copy_(spread.maximum(1e-3 * deviation).clamp(min=1e-9))
     of_window = tokens.level[:, None, None].expand_as(left)
-    return _shares(
-        _mean(left, counts, of_window, layout.levels).mean(dim=1).sqrt().double().numpy()
-    )
+    wrong = _mean(left, counts, of_window, layout.levels).mean(dim=1).sqrt()
+    return _shares(wrong.clamp(min=1e-9).double().numpy())
 
 
 def _mean(
@@ -73,7 +76,7 @@ def _size(tokens: Tokens) -> Float[Tensor, " channel"]:
 def _blend(
     drawn: Batch, band: Int[Tensor, "window target dim"], layout: Layout
 ) -> Float[Tensor, "band hint dim"]:
-    """Shares of the hints, none below nothing, with which the least is left over."""
+    """Shares of the hints, each between none and all, with which the least is left over."""
     hints = range(layout.hints)
     tokens = drawn.tokens
     wanted = drawn.truth - tokens.base
@@ -88,8 +91,8 @@ def _blend(
     for _ in range(ROUNDS):
         for i in hints:
             others = sum((alike[i][j] * share[:, j] for j in hints if j != i), torch.zeros(()))
-            share[:, i] = ((agree[i] - others) / alike[i][i].clamp(min=1e-30)).clamp(min=0.0)
-    return share.clamp(max=1.0)
+            share[:, i] = ((agree[i] - others) / alike[i][i].clamp(min=1e-30)).clamp(0.0, 1.0)
+    return share
 
 
 def _deviation(drawn: Batch) -> Float[Tensor, " dim"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from nrtsi.config import TrainConfig
-from nrtsi.interpolation import interpolate
+from nrtsi.interpolation import interpolate, neighbours
 from nrtsi.memory import Memory
 from nrtsi.missing import Hiding
 from nrtsi.model.flow import REACH, Flow, next_rows
@@ -40,9 +40,9 @@ JOURNEYS, FEW = 1024, 32
 # Steps after which it must be so much nearer the truth than what stays as it is.
 AWAY, LEADS = 8, 0.9
 
-# What its error must be below, in parts of interpolation's and of memory's; and the part of the
-# one that the other is at least where there is anything to be gained.
-WORTH, NEAR, KNOWN = 0.9, 1.5, 0.01
+# What may be left over with a flow, in parts of what is without; and of interpolation's error
+# without, where there is anything to be gained.
+WORTH, KNOWN = 0.9, 0.01
 
 # Pairs of rows that units are taken from, about, at most.
 SAMPLE = 2**18
@@ -222,12 +222,13 @@ def _farther_on(errors: Float[Tensor, "step dim"]) -> Float[Tensor, "step dim"]:
 
 @dataclass(frozen=True)
 class Trial:
-    """Series of which cells are hidden, and the errors of filling them without a flow."""
+    """Series of which cells are hidden, and what can be said of these without a flow."""
 
     truth: SeriesSet
     gappy: SeriesSet
-    line: float
-    recalled: float
+
+    recalled: Float[np.ndarray, "row dim"] | None
+    """What is remembered of them, where anything is."""
 
     @classmethod
     def of(
@@ -244,25 +245,39 @@ class Trial:
         chosen = spans.draw(TRIED, rng)
         truth = series.slices(chosen.begin, chosen.end)
         gappy = truth.hide(hiding.draw(truth, rng))
-        trial = cls(truth, gappy, 0.0, np.inf)
-        line = trial.error(interpolate(gappy))
-        recalled = np.inf
+        recalled = None
         if memory is not None and own is not None:
             series_of = np.searchsorted(series.start, chosen.begin, side="right") - 1
-            recalled = trial.error(memory.recall(gappy, own[series_of]).value)
-        return cls(truth, gappy, line, recalled)
-
-    def error(self, filled: Float[np.ndarray, "row dim"]) -> float:
-        """Mean squared error of the hidden cells."""
-        hidden = self.truth.observed & ~self.gappy.observed
-        return float(np.square(filled - self.truth.value)[hidden].mean()) if hidden.any() else 0.0
+            recalled = memory.recall(gappy, own[series_of]).value
+        return cls(truth, gappy, recalled)
 
     @property
     def open(self) -> bool:
         """Whether there is anything left to say beside what is remembered."""
-        return self.recalled > KNOWN * self.line
+        return self._left(*self._others) > KNOWN * self._left()
 
     def helps(self, flow: Flow) -> bool:
-        """Whether it comes nearer the truth than interpolation, and near what is remembered."""
-        carried = self.error(flow.carry(self.gappy).value)
-        return carried < min(WORTH * self.line, NEAR * self.recalled)
+        """Whether clearly less is left over with what it carries than without."""
+        carried = flow.carry(self.gappy).value
+        return self._left(*self._others, carried) < WORTH * self._left(*self._others)
+
+    @property
+    def _others(self) -> list[Float[np.ndarray, "row dim"]]:
+        return [] if self.recalled is None else [self.recalled]
+
+    def _left(self, *said: Float[np.ndarray, "row dim"]) -> float:
+        """Squared error of the best blend of these and of interpolation, in the hidden cells.
+
+        One blend between known values, and one beyond the first and the last.
+        """
+        hidden = self.truth.observed & ~self.gappy.observed
+        line = interpolate(self.gappy)
+        left, right = neighbours(self.gappy)
+        beyond = (left < 0) | (right < 0)
+        total = 0.0
+        for cells in (hidden & beyond, hidden & ~beyond):
+            wanted = (self.truth.value - line)[cells]
+            offered = np.stack([np.zeros_like(wanted), *((each - line)[cells] for each in said)])
+            share = np.linalg.lstsq(offered.T, wanted, rcond=None)[0]
+            total += float(np.square(wanted - share @ offered).sum())
+        return total

@@ -190,9 +190,11 @@ class Questions:
     def _reused(self) -> int:
         """Drawings that ask about the same hidden cells, each for windows of its own.
 
-        To remember takes longer than anything else, and there are windows to spare.
+        To remember takes longer than anything else, and there are windows to spare; but not of
+        cells, where a window asks for all that is hidden of its rows.
         """
-        return 1 if self.hints.memory is None else REUSED
+        spare = self.hints.memory is not None and self.model.network != "cells"
+        return REUSED if spare else 1
 
     def _asked(self, seed: list[int], count: int, level: int | None) -> list["_Asked"]:
         """What is to be answered of some stretches of which cells are hidden."""

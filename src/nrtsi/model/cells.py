@@ -31,7 +31,7 @@ class CellNetwork(Network):
 
     windows_a_core = 2
 
-    # Every channel is scaled by itself; inputs of one size did harm (docs/research-log.md).
+    # Every channel is scaled by itself: one size made no difference (docs/research-log.md).
     one_size = False
 
     def __init__(self, config: ModelConfig, layout: Layout) -> None:

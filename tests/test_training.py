@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nrtsi import NRTSI, InputError, TrainingError
 from nrtsi.config import PRESETS, ScheduleConfig
 from nrtsi.events import TrainStep
-from nrtsi.memory import Recalled
+from nrtsi.memory import Memory, Recalled
 from nrtsi.missing import Hiding
 from nrtsi.model.hints import Hints
 from nrtsi.model.tokens import Layout
@@ -379,13 +379,13 @@ def _noted(rates, hidden):
     return hidden
 
 
-class Spy:
+class Spy(Memory):
     """A memory that notes which series it is asked about, and who they are said to be."""
 
     def __init__(self):
-        self.asked = []
+        object.__setattr__(self, "asked", [])
 
-    def recall(self, series, own, cores):
+    def recall(self, series, own=None, cores=None):
         self.asked += zip(series.value[series.start[:-1], 0], own, strict=True)
         return Recalled(np.zeros_like(series.value), np.ones_like(series.value))
 

@@ -326,10 +326,10 @@ def test_a_truncated_file_another_kind_another_format_and_none_are_told_apart(
     NRTSI(**TINY).fit(hourly(), checkpoint=path)
     with pytest.raises(CheckpointError, match="is a training file, not a model file"):
         nrtsi.load(path)
-    monkeypatch.setattr("nrtsi.training.checkpoint.FORMAT", 3)
+    monkeypatch.setattr("nrtsi.training.checkpoint.FORMAT", 4)
     model.save(path)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="has format 3, this version reads 2"):
+    with pytest.raises(CheckpointError, match="has format 4, this version reads 3"):
         nrtsi.load(path)
 
 

@@ -74,9 +74,9 @@ def work(model: "NRTSI", path: Path | None, began: float) -> str:
 
 def _what(model: "NRTSI") -> str:
     """The network and why it was chosen, where it is not the usual one; and what hints it has."""
-    info = model.info()
-    chosen = "" if info["network"].startswith("rows") else f" ({info['network']})"
-    remembered, carried = info["remembered"], info["carried"]
+    usual = {"network": "rows", "remembered": "nothing", "carried": "nothing"}
+    network, remembered, carried = (str(model.info().get(*each)) for each in usual.items())
+    chosen = "" if network.startswith("rows") else f" ({network})"
     parts = [chosen] if remembered == "nothing" else [chosen, f"remembers {remembered}"]
     return ", ".join(parts if carried == "nothing" else [*parts, carried])
 

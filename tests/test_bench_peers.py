@@ -20,7 +20,7 @@ from nrtsi.bench.peers import PEERS, TINY, Peer
 from nrtsi.datasets.dataset import Part
 from nrtsi.errors import InputError, NotFittedError, TrainingError
 from nrtsi.scaling import Scaler
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 if find_spec("pypots") is None:
     pytest.skip("PyPOTS is not installed", allow_module_level=True)
@@ -397,7 +397,7 @@ def test_nothing_is_printed_or_written(tmp_path):
         "import numpy as np\n"
         "from nrtsi.bench.peers import Peer\n"
         "from nrtsi.datasets.dataset import Part\n"
-        "from nrtsi.training.curriculum import Budget\n"
+        "from nrtsi.training.course import Budget\n"
         "value = np.random.default_rng(0).random((4, 5, 2))\n"
         "part = Part(np.tile(np.arange(5.0), (4, 1)), value)\n"
         "peer = Peer('csdi', n_diffusion_steps=2)\n"

@@ -21,7 +21,7 @@ from nrtsi.datasets.registry import make
 from nrtsi.datasets.table import to_table
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.imputer import load
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 TIMINGS = {"train_s": "", "impute_s": "", "peak_mib": ""}
 
@@ -150,7 +150,7 @@ import os, signal, sys
 from nrtsi.bench import runner
 from tests.test_bench_runner import plan, table
 from pathlib import Path
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 def killing(event):
     if event.step == 60:

@@ -23,7 +23,7 @@ from nrtsi.model.hints import Hints
 from nrtsi.model.tokens import Layout
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import SEGMENT, Questions, Spans, split
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 from nrtsi.training.muon import Muon, orthogonal
 from tests.strategies import seeds, some_series
 

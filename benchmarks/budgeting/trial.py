@@ -15,7 +15,7 @@ from nrtsi.bench.tables import Table
 from nrtsi.bench.tasks import Task, pooled, task_of
 from nrtsi.datasets.dataset import Dataset
 from nrtsi.events import Listener
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 UNITS = {3600: "h", 60: "m"}
 

@@ -12,7 +12,7 @@ from nrtsi.datasets.billiards import CHANNELS, billiards
 from nrtsi.datasets.dataset import Dataset, Part
 from nrtsi.events import Listener
 from nrtsi.fitted import Fitted
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 TRAINING, VALIDATION = 256, 32
 

@@ -24,7 +24,7 @@ from nrtsi.schedule.gaps import level_of
 from nrtsi.schedule.policies import SAME
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import longest_hole, stretch_for
-from nrtsi.training.curriculum import Budget, Course
+from nrtsi.training.course import Budget, Course
 from nrtsi.windows import WHOLE
 
 __all__ = ["a_row_a_unit", "budget_of", "choose_setting", "course_of", "device_of", "is_partial"]

@@ -31,7 +31,8 @@ from nrtsi.scaling import Scaler
 from nrtsi.series import SeriesSet
 from nrtsi.sizes import bytes_of
 from nrtsi.training import checkpoint as model_file
-from nrtsi.training.curriculum import Course, train
+from nrtsi.training.course import Course
+from nrtsi.training.curriculum import train
 from nrtsi.wishes import WISHES, Wishes, check_method
 
 __all__ = ["NRTSI", "impute", "load"]

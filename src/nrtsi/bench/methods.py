@@ -19,7 +19,7 @@ from nrtsi.estimator import Imputer
 from nrtsi.events import Listener
 from nrtsi.frames import Columns
 from nrtsi.imputer import NRTSI, load
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 __all__ = ["KINDS", "Lesson", "Method", "failures_of", "is_trained", "method_of", "tiny"]
 

@@ -26,7 +26,7 @@ from nrtsi.bench.inputs import Batch, Inputs, both_ways, decayed, diffused, plai
 from nrtsi.datasets.dataset import Part
 from nrtsi.errors import InputError, NotFittedError, TrainingError
 from nrtsi.scaling import Scaler
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 __all__ = ["PEERS", "TINY", "Hide", "Peer"]
 

@@ -29,7 +29,7 @@ from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.frames import duration
-from nrtsi.training.curriculum import Budget
+from nrtsi.training.course import Budget
 
 __all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
 

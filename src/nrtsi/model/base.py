@@ -9,13 +9,10 @@ from torch import Tensor, nn
 from nrtsi.config import ModelConfig
 from nrtsi.model.attention import SetAttention
 from nrtsi.model.heads import GaussianHead, PointHead, Prediction
+from nrtsi.model.perceptron import FARTHEST
 from nrtsi.model.tokens import Layout, Tokens
 
 __all__ = ["Network", "feed_forward", "norm"]
-
-
-# How far a channel of a token may be from 0, where its size is 1.
-FARTHEST = 16.0
 
 
 class Network(nn.Module):

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nrtsi.interpolation import Known, interpolate
-from nrtsi.model.perceptron import Perceptron
+from nrtsi.model.perceptron import FARTHEST, Perceptron
 from nrtsi.series import SeriesSet
 
 __all__ = ["REACH", "Carried", "Flow", "next_rows"]
@@ -20,8 +20,8 @@ REACH = 64
 # What carried rows may be beyond all that has been seen of a channel, in parts of its range.
 MARGIN = 0.1
 
-# A channel that deviates less has never changed; and how far from its middle one is read.
-CONSTANT, FARTHEST = 1e-6, 16.0
+# A channel that deviates less has never changed.
+CONSTANT = 1e-6
 
 # Rows that are carried at once.
 ROWS = 2**14

@@ -3,7 +3,10 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Perceptron"]
+__all__ = ["FARTHEST", "Perceptron"]
+
+# How far from 0 an input is read, where its usual size is 1; beyond, all is alike.
+FARTHEST = 16.0
 
 
 class Perceptron(nn.Module):

@@ -1,0 +1,117 @@
+"""A training run under way: its data, its clock, what has been learnt so far."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from nrtsi.events import Listener, TrainStep
+from nrtsi.memory import Kept, Memory
+from nrtsi.model.hints import Hints
+from nrtsi.model.networks import Network
+from nrtsi.series import SeriesSet
+from nrtsi.training.batches import Questions, Spans, split
+from nrtsi.training.course import Course, Record
+from nrtsi.training.level import Trainer
+from nrtsi.training.ranks import Ranks
+
+__all__ = ["Run"]
+
+
+@dataclass
+class Run:
+    """A training run that can be stopped anywhere and gone on with."""
+
+    course: Course
+    series: SeriesSet
+    validation: SeriesSet | None
+    kept: Kept | None
+    path: Path | None
+    identity: str
+    listener: Listener | None
+    ranks: Ranks
+    hints: Hints = field(default_factory=Hints)
+    opened: float = 0.0
+    """Share of the budget that was used up before the networks' turn came."""
+
+    networks: list[Network] = field(default_factory=list)
+    history: list[Record] = field(default_factory=list)
+    steps_before: int = 0
+    seconds_before: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.begun = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time of training so far, of all sittings together."""
+        return self.seconds_before + time.monotonic() - self.begun
+
+    @property
+    def windows(self) -> int:
+        """Windows in a step, of all processes together."""
+        return self.ranks.size * self.course.train.batch
+
+    def used(self, trainer: Trainer) -> float:
+        """Share of the budget used up, the same for all processes."""
+        return self.share(self.steps_before + trainer.step)
+
+    def share(self, steps: int) -> float:
+        """The same after so many steps.
+
+        Raises:
+            KeyboardInterrupt: One of several processes was interrupted.
+        """
+        return self.course.budget.fraction(steps, self.ranks.clock(self.seconds))
+
+    def agree(self, said: bool) -> bool:
+        """What the first of the processes says."""
+        return bool(self.ranks.all(float(said))[0, 0])
+
+    def tell(self, event: TrainStep) -> None:
+        """Tells the listener of the process that leads."""
+        if self.listener is None or not self.ranks.leads:
+            return
+        try:
+            self.listener(event)
+        except KeyboardInterrupt:
+            self.ranks.interrupt()
+
+    @property
+    def memory(self) -> Memory | None:
+        """What is remembered of the series to learn from, where anything is."""
+        return None if self.kept is None else self.kept.memory
+
+    def own(self, series: SeriesSet) -> Int[np.ndarray, " series"] | None:
+        """The number of each of the series among those remembered, where there are some."""
+        if self.kept is None:
+            return None
+        return self.kept.own if series is self.series else np.full(series.series, -1)
+
+    def material(self, *, validation: bool) -> tuple[SeriesSet, Spans]:
+        """The data to validate on, or those to learn from, and the stretches of them to use."""
+        if self.validation is not None:
+            series = self.validation if validation else self.series
+            return series, Spans.whole(series)
+        rng = np.random.default_rng([self.course.seed, 1])
+        learn, hold = split(self.series, self.course.train.validation, rng, self.course.stretch)
+        return self.series, hold if validation else learn
+
+    def questions(self, *, validation: bool) -> Questions:
+        """What is asked while learning, or to see how well that went."""
+        course = self.course
+        series, spans = self.material(validation=validation)
+        return Questions(
+            series,
+            spans,
+            course.hiding,
+            course.schedule,
+            course.model,
+            course.layout,
+            (course.seed, 2 if validation else 3),
+            course.stretch,
+            hints=self.hints,
+            own=self.own(series),
+        )

@@ -3,10 +3,10 @@
     python benchmarks/document.py
 
 `docs/benchmarks.md` has an introduction, every table with results in `benchmarks/results` and what
-`benchmarks/budgets.py` measured; README has a summary of the tables, between two marks;
-`docs/speed.md` is made of what `benchmarks/speed.py` measured, and `docs/trust.md` has between two
-marks what `benchmarks/trust.py` did. With `--check` the files are not
-written but compared, and the status is 1 where they are not up to date.
+`benchmarks/single.py` and `benchmarks/budgets.py` measured; README has a summary of the tables,
+between two marks; `docs/speed.md` is made of what `benchmarks/speed.py` measured, and
+`docs/trust.md` has between two marks what `benchmarks/trust.py` did. With `--check` the files are
+not written but compared, and the status is 1 where they are not up to date.
 """
 
 import sys
@@ -14,15 +14,22 @@ from pathlib import Path
 
 from budgeting.page import section
 from budgeting.rows import read as read_budgets
+from singles.page import COLUMNS
+from singles.page import section as section_of_singles
+from singles.page import table as grid_of_singles
 from speeds.page import page as speed_page
 from trusting.page import table as kept
 
 from nrtsi.bench.markdown import markdown, summary
-from nrtsi.bench.results import read
+from nrtsi.bench.results import read, read_lines
 from nrtsi.bench.tables import open_table, table_names
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+ONE_TABLE = (
+    "One table with holes, as most people have it, a minute of one core (`benchmarks/single.py`, "
+    "[more](docs/benchmarks.md#one-table)):"
+)
 MARKS = ("<!-- made by benchmarks/document.py -->\n", "<!-- end -->\n")
 
 
@@ -36,8 +43,19 @@ def tables():
 
 def page():
     head = (ROOT / "benchmarks" / "introduction.md").read_text("utf-8")
-    parts = [head, *(markdown(table, rows) for table, rows in tables()), budgets()]
+    parts = [head, *(markdown(table, rows) for table, rows in tables()), singles(), budgets()]
     return "\n".join(part for part in parts if part)
+
+
+def singles():
+    """What is shown of single tables; empty without results."""
+    return section_of_singles(read_lines(RESULTS / "single.csv", COLUMNS))
+
+
+def own_table():
+    """The same for README, in short."""
+    lines = read_lines(RESULTS / "single.csv", COLUMNS)
+    return f"\n{ONE_TABLE}\n\n{grid_of_singles(lines)}\n" if lines else ""
 
 
 def budgets():
@@ -58,7 +76,7 @@ def main():
     made = {
         ROOT / "docs" / "benchmarks.md": page(),
         ROOT / "docs" / "speed.md": speed_page(RESULTS / "speed.json"),
-        ROOT / "README.md": between_marks("README.md", summary(list(tables()))),
+        ROOT / "README.md": between_marks("README.md", summary(list(tables())) + own_table()),
         ROOT / "docs" / "trust.md": between_marks("docs/trust.md", kept(RESULTS / "trust.csv")),
     }
     for path, text in made.items():

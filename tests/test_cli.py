@@ -681,13 +681,13 @@ def test_info_tells_what_is_remembered(tmp_path, option, memory):
     assert re.search(f"^{memory}", run("info", model).stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("option", ["--flow", "--no-flow"])
-def test_a_flow_can_be_done_without(data, tmp_path, option):
+@pytest.mark.parametrize("option", ["--flow", "--no-flow", "--field", "--no-field"])
+def test_hints_can_be_done_without(data, tmp_path, option):
     model = tmp_path / "m.nrtsi"
     assert run("fit", data, "--out", model, option, *TINY).exit_code == 0
     about = json.loads(run("info", model, "--json").stdout)
-    assert about["model"]["flow"] == (option == "--flow")
-    assert about["carried"] == "nothing"  # there are too few rows
+    assert about["model"][option.split("-")[-1]] == ("no" not in option)
+    assert about["carried"] == about["kriged"] == "nothing"  # there are too few rows and steps
 
 
 def test_evaluation_scores_every_method(data):

@@ -104,6 +104,10 @@ class ModelConfig(_Config):
     """Learn how a row goes on to the next, where many whole rows follow each other, and carry
     known rows into holes; kept only where that comes near the truth."""
 
+    field: bool = True
+    """Learn how cells go with each other by column and by the time between them, and krige missing
+    ones; kept only where that comes nearer the truth."""
+
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":
         for name in ("time_channels", "head_size"):
@@ -261,6 +265,7 @@ PRESETS: dict[str, Preset] = {
             residual=False,
             recall=False,
             flow=False,
+            field=False,
         ),
         train=TrainConfig(
             optimizer="adam",

@@ -152,6 +152,13 @@ class Settings:
             help="Learn how rows go on, where many whole rows follow each other: the default.",
         ),
     ] = None
+    field: Annotated[
+        bool | None,
+        typer.Option(
+            "--field/--no-field",
+            help="Learn how cells go with each other by column and time: the default.",
+        ),
+    ] = None
     on_empty: Annotated[
         str | None,
         typer.Option(
@@ -187,7 +194,7 @@ class Settings:
             given["max_level"] = int(self.max_level)
         if self.bounds is not None:
             given["bounds"] = _bounds(self.bounds)
-        model = {name: given.pop(name) for name in ("recall", "flow") if name in given}
+        model = {name: given.pop(name) for name in ("recall", "flow", "field") if name in given}
         if model:
             given["model"] = model
         return given

@@ -74,11 +74,13 @@ def work(model: "NRTSI", path: Path | None, began: float) -> str:
 
 def _what(model: "NRTSI") -> str:
     """The network and why it was chosen, where it is not the usual one; and what hints it has."""
-    usual = {"network": "rows", "remembered": "nothing", "carried": "nothing"}
-    network, remembered, carried = (str(model.info().get(*each)) for each in usual.items())
+    about = model.info()
+    network = str(about.get("network", "rows"))
     chosen = "" if network.startswith("rows") else f" ({network})"
-    parts = [chosen] if remembered == "nothing" else [chosen, f"remembers {remembered}"]
-    return ", ".join(parts if carried == "nothing" else [*parts, carried])
+    words = {"remembered": "remembers {}", "carried": "{}", "kriged": "kriges {}"}
+    hints = {name: about.get(name, "nothing") for name in words}
+    said = [words[name].format(hint) for name, hint in hints.items() if hint != "nothing"]
+    return ", ".join([chosen, *said])
 
 
 def methods(model: "NRTSI") -> str:

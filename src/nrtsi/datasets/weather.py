@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-__all__ = ["weather"]
+__all__ = ["lost", "weather"]
 
 CHANNELS = ("temperature", "humidity", "pressure")
 """Degrees Celsius, percent, hectopascals."""
@@ -31,10 +31,10 @@ def weather(seed: int, *, days: int = 60) -> tuple[dict[str, np.ndarray], dict[s
     rng = np.random.default_rng(seed)
     hour = np.arange(days * DAY, dtype=np.float64)
     complete = _simulate(hour, rng)
-    lost = _lost(hour.size, rng)
+    gone = lost(hour.size, len(CHANNELS), rng)
     time = START + hour.astype("timedelta64[h]")
     truth = {"time": time, **dict(zip(CHANNELS, complete.T, strict=True))}
-    gaps = np.where(lost, np.nan, complete)
+    gaps = np.where(gone, np.nan, complete)
     return {"time": time, **dict(zip(CHANNELS, gaps.T, strict=True))}, truth
 
 
@@ -74,16 +74,15 @@ def _slow(hours: int, scale: float, rng: np.random.Generator) -> Float[np.ndarra
     return np.convolve(noise, kernel / np.linalg.norm(kernel), mode="valid")
 
 
-def _lost(hours: int, rng: np.random.Generator) -> Bool[np.ndarray, "row channel"]:
+def lost(hours: int, channels: int, rng: np.random.Generator) -> Bool[np.ndarray, "row channel"]:
     """Cells the logger lost: one in fifty alone, and outages at a steady pace."""
-    channels = len(CHANNELS)
-    lost = rng.random((hours, channels)) < 0.02
-    lost |= rng.random((hours, 1)) < 0.01
+    gone = rng.random((hours, channels)) < 0.02
+    gone |= rng.random((hours, 1)) < 0.01
     for channel in range(channels):
         # One outage of this sensor every twelve days, one of the station every twenty.
-        lost[:, channel] |= _outages(hours, hours // (12 * DAY) + 1, (4, 36), rng)
-    lost |= _outages(hours, hours // (20 * DAY) + 1, (3, 24), rng)[:, None]
-    return lost
+        gone[:, channel] |= _outages(hours, hours // (12 * DAY) + 1, (4, 36), rng)
+    gone |= _outages(hours, hours // (20 * DAY) + 1, (3, 24), rng)[:, None]
+    return gone
 
 
 def _outages(

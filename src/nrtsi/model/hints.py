@@ -1,7 +1,7 @@
-"""What can be said of a series before a network is asked: what is remembered, how rows go on."""
+"""What can be said of a series before a network is asked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nrtsi.memory import Memory
+from nrtsi.model.field import Field
 from nrtsi.model.flow import Flow
 from nrtsi.model.names import under
 from nrtsi.series import SeriesSet
@@ -17,7 +18,7 @@ from nrtsi.threads import Cores
 
 __all__ = ["Hint", "Hints"]
 
-# How far memories may be apart, at least and at most, for it to make a difference.
+# How far off a hint may usually be, at least and at most, for it to make a difference.
 SURE = (1e-4, 4.0)
 
 
@@ -38,12 +39,18 @@ class Hints:
     """Where hints come from."""
 
     memory: Memory | None = None
+    """What is remembered of other series."""
+
     flow: Flow | None = None
+    """How rows go on."""
+
+    field: Field | None = None
+    """How cells go with each other."""
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return (self.memory is not None) + (self.flow is not None)
+        return sum(each is not None for each in (self.memory, self.flow, self.field))
 
     def give(
         self,
@@ -59,11 +66,14 @@ class Hints:
         if self.memory is not None:
             recalled = self.memory.recall(series, own, cores)
             there = recalled.scale > 0
-            unsure = np.log2(np.where(there, recalled.scale.clip(*SURE), SURE[1])) / 4
-            given.append(Hint(recalled.value, there, unsure))
+            given.append(Hint(recalled.value, there, _unsure(recalled.scale, there)))
         if self.flow is not None:
             carried = self.flow.carry(series)
             given.append(Hint(carried.value, carried.there[:, None], carried.apart))
+        if self.field is not None:
+            kriged = self.field.krige(series, cores)
+            there = np.ones_like(series.observed)
+            given.append(Hint(kriged.value, there, _unsure(kriged.scale, there)))
         return tuple(given)
 
     def words(self) -> dict[str, str]:
@@ -71,31 +81,41 @@ class Hints:
         return {
             "remembered": "nothing" if self.memory is None else str(self.memory),
             "carried": "nothing" if self.flow is None else str(self.flow),
+            "kriged": "nothing" if self.field is None else str(self.field),
         }
 
     def lasting(self) -> "Hints":
         """The same as they are in a file, which leaves out what only training needs."""
-        return Hints(None if self.memory is None else self.memory.lasting(), self.flow)
+        return replace(self, memory=None if self.memory is None else self.memory.lasting())
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `unpack` makes the same of."""
         tensors: dict[str, Tensor] = {}
-        record: dict[str, Any] = {"memory": None, "flow": None}
+        record: dict[str, Any] = {"memory": None}
         if self.memory is not None:
             arrays, record["memory"] = self.memory.pack()
             tensors |= {f"memory.{name}": torch.from_numpy(a) for name, a in arrays.items()}
-        if self.flow is not None:
-            weights, record["flow"] = self.flow.pack()
-            tensors |= {f"flow.{name}": t for name, t in weights.items()}
+        for kind, learnt in (("flow", self.flow), ("field", self.field)):
+            weights, record[kind] = ({}, None) if learnt is None else learnt.pack()
+            tensors |= {f"{kind}.{name}": t for name, t in weights.items()}
         return tensors, record
 
     @classmethod
     def unpack(cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> "Hints":
         """What `pack` took apart."""
-        memory = flow = None
+        memory = flow = field = None
         if record.get("memory"):
             arrays = {name: t.numpy() for name, t in under(tensors, "memory.").items()}
             memory = Memory.unpack(arrays, record["memory"])
         if record.get("flow"):
             flow = Flow.unpack(under(tensors, "flow."), record["flow"])
-        return cls(memory, flow)
+        if record.get("field"):
+            field = Field.unpack(under(tensors, "field."), record["field"])
+        return cls(memory, flow, field)
+
+
+def _unsure(
+    scale: Float[np.ndarray, "row dim"], there: Bool[np.ndarray, "row dim"]
+) -> Float[np.ndarray, "row dim"]:
+    """How far off a hint usually is, on a scale of ratios."""
+    return np.log2(np.where(there, scale.clip(*SURE), SURE[1])) / 4

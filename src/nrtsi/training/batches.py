@@ -190,10 +190,11 @@ class Questions:
     def _reused(self) -> int:
         """Drawings that ask about the same hidden cells, each for windows of its own.
 
-        To remember takes longer than anything else, and there are windows to spare; but not of
-        cells, where a window asks for all that is hidden of its rows.
+        To remember takes longer than anything else, and so does kriging, and there are windows to
+        spare; but not of cells, where a window asks for all that is hidden of its rows.
         """
-        spare = self.hints.memory is not None and self.model.network != "cells"
+        slow = self.hints.memory is not None or self.hints.field is not None
+        spare = slow and self.model.network != "cells"
         return REUSED if spare else 1
 
     def _asked(self, seed: list[int], count: int, level: int | None) -> list["_Asked"]:

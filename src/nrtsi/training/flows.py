@@ -1,4 +1,4 @@
-"""Learns how rows go on, where whole rows follow each other, and tells whether that helps."""
+"""Learns how rows go on, where whole rows follow each other."""
 
 from dataclasses import dataclass, field
 
@@ -8,16 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from nrtsi.config import TrainConfig
-from nrtsi.interpolation import interpolate, neighbours
-from nrtsi.memory import Memory
-from nrtsi.missing import Hiding
 from nrtsi.model.flow import REACH, Flow, next_rows
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import Spans
 from nrtsi.training.level import optimizers_of
 from nrtsi.training.seeding import seeded
 
-__all__ = ["Apprentice", "Trial"]
+__all__ = ["Apprentice"]
 
 # Pairs of rows that follow each other, at least, and channels, at most, to learn from.
 FEWEST, CHANNELS = 2048, 64
@@ -40,15 +37,8 @@ JOURNEYS, FEW = 1024, 32
 # Steps after which it must be so much nearer the truth than what stays as it is.
 AWAY, LEADS = 8, 0.9
 
-# What may be left over with a flow, in parts of what is without; and of interpolation's error
-# without, where there is anything to be gained.
-WORTH, KNOWN = 0.9, 0.01
-
 # Pairs of rows that units are taken from, about, at most.
 SAMPLE = 2**18
-
-# Series on which the use is tried.
-TRIED = 64
 
 
 @dataclass(frozen=True)
@@ -149,6 +139,11 @@ class Apprentice:
         self.step += 1
         return float(loss.detach()) / 2
 
+    @property
+    def done(self) -> bool:
+        """Never: there is always more to learn of how rows go on."""
+        return False
+
     def _farther(self, fraction: float) -> int:
         """How many steps in a row are learnt by now, as far as there are so many."""
         share = (fraction - ALONE) / (ALL - ALONE)
@@ -218,66 +213,3 @@ def _farther_on(errors: Float[Tensor, "step dim"]) -> Float[Tensor, "step dim"]:
         more = torch.arange(measured + 1, min(2 * measured, len(errors)) + 1)
         errors[measured : measured + len(more)] = errors[measured - 1] * more[:, None] / measured
     return errors
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Series of which cells are hidden, and what can be said of these without a flow."""
-
-    truth: SeriesSet
-    gappy: SeriesSet
-
-    recalled: Float[np.ndarray, "row dim"] | None
-    """What is remembered of them, where anything is."""
-
-    @classmethod
-    def of(
-        cls,
-        series: SeriesSet,
-        spans: Spans,
-        hiding: Hiding,
-        seed: int,
-        memory: Memory | None = None,
-        own: Int[np.ndarray, " series"] | None = None,
-    ) -> "Trial":
-        """Hides cells of some stretches; `own` says which series are themselves remembered."""
-        rng = np.random.default_rng([seed, 8])
-        chosen = spans.draw(TRIED, rng)
-        truth = series.slices(chosen.begin, chosen.end)
-        gappy = truth.hide(hiding.draw(truth, rng))
-        recalled = None
-        if memory is not None and own is not None:
-            series_of = np.searchsorted(series.start, chosen.begin, side="right") - 1
-            recalled = memory.recall(gappy, own[series_of]).value
-        return cls(truth, gappy, recalled)
-
-    @property
-    def open(self) -> bool:
-        """Whether there is anything left to say beside what is remembered."""
-        return self._left(*self._others) > KNOWN * self._left()
-
-    def helps(self, flow: Flow) -> bool:
-        """Whether clearly less is left over with what it carries than without."""
-        carried = flow.carry(self.gappy).value
-        return self._left(*self._others, carried) < WORTH * self._left(*self._others)
-
-    @property
-    def _others(self) -> list[Float[np.ndarray, "row dim"]]:
-        return [] if self.recalled is None else [self.recalled]
-
-    def _left(self, *said: Float[np.ndarray, "row dim"]) -> float:
-        """Squared error of the best blend of these and of interpolation, in the hidden cells.
-
-        One blend between known values, and one beyond the first and the last.
-        """
-        hidden = self.truth.observed & ~self.gappy.observed
-        line = interpolate(self.gappy)
-        left, right = neighbours(self.gappy)
-        beyond = (left < 0) | (right < 0)
-        total = 0.0
-        for cells in (hidden & beyond, hidden & ~beyond):
-            wanted = (self.truth.value - line)[cells]
-            offered = np.stack([np.zeros_like(wanted), *((each - line)[cells] for each in said)])
-            share = np.linalg.lstsq(offered.T, wanted, rcond=None)[0]
-            total += float(np.square(wanted - share @ offered).sum())
-        return total

@@ -2,78 +2,136 @@
 
 import logging
 from dataclasses import replace
+from typing import TypeVar
 
 from nrtsi.events import TrainStep
+from nrtsi.model.field import Field
 from nrtsi.model.flow import Flow
 from nrtsi.model.hints import Hints
 from nrtsi.model.names import under
-from nrtsi.training.flows import Apprentice, Trial
+from nrtsi.training.fields import Survey
+from nrtsi.training.flows import Apprentice
 from nrtsi.training.resuming import Saved
 from nrtsi.training.run import Run
+from nrtsi.training.trial import Trial
 
 __all__ = ["settle_hints"]
 
 log = logging.getLogger(__name__)
 
-# Part of a budget in which the flow of rows is learnt, and the least that budgets must be for it;
-# and the part of that part after which it is seen whether it leads anywhere.
-FLOW_SHARE, FLOW_SECONDS, FLOW_STEPS, FLOW_LOOK = 1 / 3, 30.0, 100, 0.15
+Learnt = TypeVar("Learnt", Field, Flow)
+
+# Parts of a budget in which the field of cells and the flow of rows are learnt; the least that
+# budgets must be for it; and the part of a part after which it is seen whether it leads anywhere.
+FIELD_SHARE, FLOW_SHARE = 1 / 4, 1 / 3
+FIELD_SECONDS, FLOW_SECONDS, LEAST_STEPS, LOOK = 10.0, 30.0, 100, 0.15
 
 
 def settle_hints(run: Run, saved: Saved | None) -> None:
-    """Gives the run what is remembered, and the flow of its rows where that is of use."""
+    """Gives the run what is remembered, and the field and the flow of its data where of use."""
     if saved is None:
-        flow = _learnt_flow(run)
+        run.hints = Hints(run.memory)
+        run.hints = replace(run.hints, field=_learnt_field(run))
+        run.hints = replace(run.hints, flow=_learnt_flow(run))
         run.opened = 0.0 if run.course.budget.seconds is None else min(0.9, run.share(0))
     else:
         tensors, settings = saved
         run.seconds_before, run.opened = settings["seconds"], settings["opened"]
-        flow = settings["flow"] and Flow.unpack(under(tensors, "flow."), settings["flow"])
-    run.hints = Hints(run.memory, flow)
+        learnt = Hints.unpack(under(tensors, "hints."), settings["hints"])
+        run.hints = replace(learnt, memory=run.memory)
     layout = replace(run.course.layout, hints=run.hints.count)
     run.course = replace(run.course, layout=layout)
-    if flow is not None and run.course.free and run.course.model.network == "rows":
+    if run.hints.flow and run.course.free and run.course.model.network == "rows":
         # A row that decides the next leaves nothing to be read behind the nearest ones.
         model = run.course.model.model_copy(update={"network": "near", "per_level": False})
         train = run.course.train.model_copy(update={"batch": 2 * run.course.train.batch})
         run.course = replace(run.course, model=model, train=train)
 
 
+def _learnt_field(run: Run) -> Field | None:
+    """How cells go with each other, learnt in a part of the budget; None where of no use."""
+    course = run.course
+    if not (course.model.field and _has_time(run, FIELD_SECONDS)):
+        return None
+    survey = Survey.of(*run.material(validation=False), course.layout.periods, course.seed)
+    if survey is None:
+        return None
+    trial = _trial(run)
+    if not run.agree(trial.open):
+        return None
+    _Lesson(run, survey, FIELD_SHARE).learn()
+    field = _everyones(run, survey.field)
+    if not run.agree(trial.helps(Hints(field=field), power=1)):
+        log.info("field: of no use after %d steps", survey.step)
+        return None
+    log.info("field: learnt in %d steps", survey.step)
+    return field
+
+
 def _learnt_flow(run: Run) -> Flow | None:
     """How rows go on, learnt in a part of the budget; None where that is of no use."""
-    course, budget = run.course, run.course.budget
-    short = (budget.seconds or 0) < FLOW_SECONDS and (budget.steps or 0) < FLOW_STEPS
-    if short or not (course.model.flow and course.model.residual):
+    course = run.course
+    if not (course.model.flow and _has_time(run, FLOW_SECONDS)):
         return None
     learn, hold = (run.material(validation=held) for held in (False, True))
     apprentice = Apprentice.of(learn, hold, course.train, course.seed)
     if apprentice is None:
         return None
-    trial = Trial.of(*hold, course.hiding, course.seed, run.memory, run.own(hold[0]))
+    trial = _trial(run)
     if not run.agree(trial.open):
         return None
-    _learn_flow(run, apprentice, until=FLOW_LOOK, least=FLOW_STEPS)
+    lesson = _Lesson(run, apprentice, FLOW_SHARE)
+    lesson.learn(until=LOOK, least=LEAST_STEPS)
     if not run.agree(apprentice.leads()):
         log.info("flow: none to be seen after %d steps", apprentice.step)
         return None
-    _learn_flow(run, apprentice, until=1.0)
-    tensors, record = apprentice.measured().pack()
-    flow = Flow.unpack(run.ranks.exchange(tensors)[0], record)
-    if not run.agree(trial.helps(flow)):
+    lesson.learn()
+    flow = _everyones(run, apprentice.measured())
+    if not run.agree(trial.helps(Hints(flow=flow))):
         log.info("flow: of no use after %d steps", apprentice.step)
         return None
     log.info("flow: learnt in %d steps", apprentice.step)
     return flow
 
 
-def _learn_flow(run: Run, apprentice: Apprentice, until: float, least: int = 0) -> None:
-    """Learns up to a part of the time there is for it, or of as many steps as the network makes.
+def _has_time(run: Run, seconds: float) -> bool:
+    """Whether there is time to learn hints, and a network that corrects them."""
+    budget = run.course.budget
+    enough = (budget.seconds or 0) >= seconds or (budget.steps or 0) >= LEAST_STEPS
+    return enough and run.course.model.residual
 
-    And so many steps at `least`, if there is time for them.
-    """
-    counted = run.course.budget.steps is not None
-    while (used := run.share(apprentice.step) / (1.0 if counted else FLOW_SHARE)) < 1.0:
-        if used >= until and apprentice.step >= least:
-            break
-        loss = apprentice.advance(used)
-        run.tell(TrainStep(None, 0, loss, None, 0 if counted else used * FLOW_SHARE))
+
+def _trial(run: Run) -> Trial:
+    hold = run.material(validation=True)
+    return Trial.of(*hold, run.course.hiding, run.course.seed, run.hints, run.own(hold[0]))
+
+
+class _Lesson:
+    """A part of the budget to learn something in; of steps, as many as the network makes."""
+
+    def __init__(self, run: Run, learner: Survey | Apprentice, share: float) -> None:
+        self.run, self.learner, self.share = run, learner, share
+        self.counted = run.course.budget.steps is not None
+        self.began = run.share(0)
+
+    @property
+    def used(self) -> float:
+        """What is used up of it."""
+        if self.counted:
+            return self.run.share(self.learner.step)
+        return (self.run.share(0) - self.began) / self.share
+
+    def learn(self, until: float = 1.0, least: int = 0) -> None:
+        """Learns until so much of it is used up, and so many steps at least if there is time."""
+        while (used := self.used) < 1.0 and not self.learner.done:
+            if used >= until and self.learner.step >= least:
+                break
+            loss = self.learner.advance(used)
+            told = 0.0 if self.counted else self.began + used * self.share
+            self.run.tell(TrainStep(None, 0, loss, None, told))
+
+
+def _everyones(run: Run, learnt: Learnt) -> Learnt:
+    """What the first of the processes has learnt."""
+    tensors, record = learnt.pack()
+    return learnt.unpack(run.ranks.exchange(tensors)[0], record)

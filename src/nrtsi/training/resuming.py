@@ -1,6 +1,7 @@
 """The checkpoint of a run: written while it goes on, taken up by a later one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ def save(run: Run, trainer: Trainer, index: int) -> None:
     if run.path is None or not run.ranks.leads:
         return
     tensors, state = trainer.pack()
-    given, record = (None, None) if run.hints.flow is None else run.hints.flow.pack()
-    tensors |= {f"flow.{name}": t for name, t in (given or {}).items()}
+    # What is remembered is made anew of the data, and need not be kept.
+    given, hints = replace(run.hints, memory=None).pack()
+    tensors |= {f"hints.{name}": t for name, t in given.items()}
     for number, network in enumerate(run.networks):
         tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}
     settings = {
@@ -33,7 +35,7 @@ def save(run: Run, trainer: Trainer, index: int) -> None:
         "steps_before": run.steps_before,
         "seconds": run.seconds,
         "opened": run.opened,
-        "flow": record,
+        "hints": hints,
         "history": run.history,
         "trainer": state,
     }

@@ -1,0 +1,98 @@
+"""Learns how cells go with each other: the field under which what is known is the likeliest."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from nrtsi.model.field import FAR, Cells, Field, root
+from nrtsi.series import SeriesSet
+from nrtsi.training.batches import Spans
+from nrtsi.training.seeding import seeded
+
+__all__ = ["Survey"]
+
+# Channels, at most, and known cells, at least, to learn from.
+CHANNELS, FEWEST = 16, 256
+
+# Cells of one step, at most; and channels of every other one, so that they span more time.
+CELLS, FEW = 320, 3
+
+# Rows between those that are looked at: far ones tell of slow change.
+STRIDES = (1, 1, 2, 4, 8)
+
+# Size of a step of learning, and steps after which more do not help.
+RATE, STEPS = 0.05, 1000
+
+
+@dataclass
+class Survey:
+    """A field being learnt; what it looks at is a function of the seed and of its steps."""
+
+    field: Field
+    series: SeriesSet
+    spans: Spans
+    seed: int
+    step: int = 0
+
+    @classmethod
+    def of(
+        cls, series: SeriesSet, spans: Spans, periods: tuple[float, ...], seed: int
+    ) -> "Survey | None":
+        """One for the cells of some spans; None where they are too few, or the channels many."""
+        known = sum(
+            int(series.observed[begin:end].sum())
+            for begin, end in zip(spans.begin, spans.end, strict=True)
+        )
+        if series.dims > CHANNELS or known < FEWEST:
+            return None
+        with seeded(seed):
+            field = Field(series.dims, periods)
+        return cls(field, series, spans, seed)
+
+    def __post_init__(self) -> None:
+        self._parts = Cells.parts_of(self.series)
+        self.optimizer = torch.optim.Adam(self.field.parameters(), lr=RATE)
+
+    @property
+    def done(self) -> bool:
+        """Whether more steps would not help."""
+        return self.step >= STEPS
+
+    def advance(self, fraction: float) -> float:
+        """Makes one step, `fraction` of the time being used up; returns how unlikely a cell is."""
+        rng = np.random.default_rng([self.seed, 10, self.step])
+        cells, value = self._look(rng)
+        if not value.size:
+            self.step += 1
+            return 0.0
+        lower = root(self.field.seen(cells))
+        told = torch.from_numpy(value)[:, None]
+        unlikely = torch.linalg.solve_triangular(lower, told, upper=False).square().sum() / 2
+        loss = (unlikely + lower.diagonal().log().sum()) / value.size
+        used = max(fraction, self.step / STEPS)
+        for group in self.optimizer.param_groups:
+            group["lr"] = RATE * max(0.01, 1.0 - used)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.field.parameters(), 1.0)
+        self.optimizer.step()
+        self.step += 1
+        return float(loss.detach())
+
+    def _look(self, rng: np.random.Generator) -> tuple[Cells, np.ndarray]:
+        """Known cells of a stretch, in order of time."""
+        dims = self.series.dims
+        channels = np.arange(dims)
+        if self.step % 2:
+            channels = np.sort(rng.permutation(dims)[:FEW])
+        stride = int(rng.choice(STRIDES))
+        span = self.spans.draw(1, rng, stride * (2 * CELLS // channels.size))
+        rows = np.arange(span.begin[0], span.end[0], stride)
+        row, channel = np.nonzero(self.series.observed[np.ix_(rows, channels)])
+        rows, channel = rows[row][:CELLS], channels[channel][:CELLS]
+        near = self.series.time[rows] <= self.series.time[rows[:1]] + 2 * FAR
+        rows, channel = rows[near], channel[near]
+        cells = Cells.of(self.series, rows, channel, self._parts)
+        return cells, self.series.value[rows, channel]

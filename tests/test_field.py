@@ -1,0 +1,241 @@
+"""Field: cells kriged from known ones, how that is learnt, and when it is kept."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nrtsi.imputer import NRTSI, load
+from nrtsi.interpolation import interpolate
+from nrtsi.model.field import FAR, Cells, Field
+from nrtsi.series import SeriesSet
+from nrtsi.threads import Cores
+from nrtsi.training import fields
+from nrtsi.training.batches import Spans
+from nrtsi.training.fields import Survey
+from tests.strategies import seeds, some_series
+
+
+def some_field(dims, seed=0, periods=(12.0,)):
+    """One whose sources, waves and noise are all of a size."""
+    torch.manual_seed(seed)
+    field = Field(dims, periods)
+    for name, parameter in field.named_parameters():
+        if name not in ("fades", "changes"):
+            torch.nn.init.normal_(parameter, std=0.5)
+    return field.eval()
+
+
+def on_slots(series):
+    """The same with times that a sixteenth of a unit tells exactly."""
+    time = np.round(series.time * 16 + np.arange(series.rows)) / 16
+    return SeriesSet(time, series.value, series.observed, series.start)
+
+
+def by_hand(field, series):
+    """Mean and deviation of every cell of one series, given all that is known of it."""
+    rows, channels = (each.ravel() for each in np.indices(series.value.shape))
+    known = series.observed.ravel()
+    with torch.inference_mode():
+        lag = torch.from_numpy(np.subtract.outer(series.time[rows], series.time[rows]).ravel())
+        by_lag = field.covariance(lag).numpy().reshape(rows.size, rows.size, *[series.dims] * 2)
+        noise = (2 * field.noise).exp().numpy()[channels]
+    both = by_lag[np.arange(rows.size)[:, None], np.arange(rows.size), channels[:, None], channels]
+    seen = both[np.ix_(known, known)] + np.diag(noise[known] + 1e-6)
+    weight = np.linalg.solve(seen, both[known]).T
+    left = np.diag(both) + noise - np.einsum("ak,ka->a", weight, both[known])
+    value = np.where(known, series.value.ravel(), weight @ series.value.ravel()[known])
+    scale = np.where(known, 0.0, np.sqrt(np.maximum(left, 1e-6)))
+    return value.reshape(series.value.shape), scale.reshape(series.value.shape)
+
+
+# Kriging -----------------------------------------------------------------------------------------
+
+
+@given(seed=seeds, regular=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_cells_are_what_the_whole_matrix_says_of_them(seed, regular):
+    series = on_slots(some_series(seed, regular=regular, some_data=True)).select(np.array([0]))
+    field = some_field(series.dims, seed)
+    kriged = field.krige(series)
+    value, scale = by_hand(field, series)
+    np.testing.assert_allclose(kriged.value, value, atol=1e-6)
+    np.testing.assert_allclose(kriged.scale, scale, atol=1e-5)
+
+
+@given(seeds)
+@settings(max_examples=40, deadline=None)
+def test_a_covariance_is_one(seed):
+    rng = np.random.default_rng(seed)
+    dims, size = int(rng.integers(1, 5)), 30
+    field = some_field(dims, seed)
+    cells = Cells(rng.integers(0, 500, size), rng.integers(0, dims, size), 16)
+    with torch.inference_mode():
+        both = field.between(cells, cells).numpy()
+        lag = torch.from_numpy(rng.uniform(-50, 50, 9))
+        there, back = field.covariance(lag), field.covariance(-lag)
+    np.testing.assert_allclose(both, both.T, atol=1e-12)
+    assert np.linalg.eigvalsh(both).min() > -1e-9
+    torch.testing.assert_close(there, back.mT)
+
+
+@given(seed=seeds, threads=st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_series_are_kriged_each_by_itself_and_what_is_known_stays(seed, threads):
+    series = on_slots(some_series(seed))
+    field = some_field(series.dims, seed)
+    together = field.krige(series, Cores(threads))
+    alone = [field.krige(series.select(np.array([i]))) for i in range(series.series)]
+    np.testing.assert_allclose(together.value, np.concatenate([k.value for k in alone]), atol=1e-9)
+    np.testing.assert_allclose(together.scale, np.concatenate([k.scale for k in alone]), atol=1e-9)
+    np.testing.assert_array_equal(together.value[series.observed], series.value[series.observed])
+    assert ((together.scale > 0) == ~series.observed).all()
+
+
+def test_what_is_far_says_nothing():
+    time = np.array([0.0, 1.0, 2.0, 10 * FAR, 10 * FAR + 1, 1e12])
+    observed = np.array([True, True, False, False, True, False])[:, None]
+    series = SeriesSet(time, np.where(observed, 2.0, 0.0), observed, np.array([0, 6]))
+    field = some_field(1)
+    kriged = field.krige(series)
+    near = field.krige(SeriesSet(time[:3], series.value[:3], observed[:3], np.array([0, 3])))
+    np.testing.assert_allclose(kriged.value[:3], near.value, atol=1e-9)
+    assert kriged.value[5] == interpolate(series)[5]
+    assert kriged.scale[5] > kriged.scale[3]
+
+
+def test_long_series_are_read_in_parts_that_agree_with_the_whole():
+    rng = np.random.default_rng(0)
+    known = rng.random((300, 2)) < 0.7
+    field = some_field(2)
+    for fade in field.fades:
+        fade.data.fill_(np.log(2.0))
+    field.changes.data.fill_(np.log(4.0))
+    value = rng.normal(size=(300, 2))
+    series = SeriesSet.stack(np.where(known, value, np.nan)[None])
+    np.testing.assert_allclose(field.krige(series).value, by_hand(field, series)[0], atol=1e-3)
+
+
+# Learning ----------------------------------------------------------------------------------------
+
+
+def tides(rows, seed=0):
+    """Two channels that follow the clock of 24 steps, one later than the other, and drift."""
+    rng = np.random.default_rng(seed)
+    turn = 2 * np.pi * np.arange(rows) / 24
+    drift = np.cumsum(rng.normal(size=rows)) * 0.1
+    both = np.stack([np.sin(turn) + drift, np.sin(turn - 2.0) - drift], axis=1)
+    return both + 0.05 * rng.normal(size=both.shape)
+
+
+def with_holes(value, seed=1):
+    """Holes of a few to twenty rows in either channel."""
+    rng = np.random.default_rng(seed)
+    holes = np.zeros(value.shape, dtype=bool)
+    for _ in range(len(value) // 40):
+        begin, channel = rng.integers(len(value)), rng.integers(value.shape[1])
+        holes[begin : begin + rng.integers(3, 20), channel] = True
+    return np.where(holes, np.nan, value), holes
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer cells a step."""
+    monkeypatch.setattr(fields, "CELLS", 120)
+
+
+@pytest.mark.usefixtures("quick")
+def test_it_learns_what_makes_the_data_likely():
+    truth = tides(600)
+    gappy, holes = with_holes(truth)
+    series = SeriesSet.stack(gappy[None])
+    survey = Survey.of(series, Spans.whole(series), (24.0,), seed=0)
+    losses = [survey.advance(step / 150) for step in range(150)]
+    assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.3
+    kriged = survey.field.krige(series)
+
+    def error(value):
+        return np.square(value - truth)[holes].mean()
+
+    assert error(kriged.value) < error(interpolate(series)) / 5
+    # And it knows how far off it is.
+    off = np.square((kriged.value - truth)[holes] / kriged.scale[holes]).mean()
+    assert 0.3 < off < 3.0
+
+
+@pytest.mark.parametrize(("rows", "dims"), [(100, 1), (400, 17)])
+def test_few_cells_and_many_channels_teach_nothing(rows, dims):
+    series = SeriesSet.stack(np.random.default_rng(0).normal(size=(1, rows, dims)))
+    assert Survey.of(series, Spans.whole(series), (), seed=0) is None
+
+
+# As a part of the model --------------------------------------------------------------------------
+
+
+def model(steps=100, **words):
+    """A small one."""
+    return NRTSI(steps=steps, preset="tiny", seed=0, **words)
+
+
+def hourly(value):
+    """As a table."""
+    time = pd.date_range("2024-01-01", periods=len(value), freq="h")
+    return pd.DataFrame(value, columns=["sea", "river"]).assign(time=time)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_table_that_follows_the_day_is_filled_far_better(tmp_path):
+    truth = tides(900)
+    gappy, holes = with_holes(truth)
+    table = hourly(gappy)
+    with_field = model().fit(table)
+    assert with_field.info()["kriged"].startswith("cells by the ")
+    without = model(model={"field": False}).fit(table)
+    assert without.info()["kriged"] == "nothing"
+
+    def filled(imputer):
+        return imputer.impute(table)[["sea", "river"]].to_numpy()
+
+    def error(imputer):
+        return np.square(filled(imputer) - truth)[holes].mean()
+
+    assert error(with_field) < error(without) / 2
+    np.testing.assert_array_equal(filled(with_field)[~holes], truth[~holes])
+    with_field.save(tmp_path / "model.nrtsi")
+    np.testing.assert_array_equal(filled(load(tmp_path / "model.nrtsi")), filled(with_field))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
+    table = hourly(with_holes(tides(400))[0])
+    whole = model(steps=110).fit(table, checkpoint=tmp_path / "whole")
+    part = model(steps=110)
+
+    def stop(event):
+        if event.valid_loss is not None and event.step >= 50:
+            raise KeyboardInterrupt
+
+    part.fit(table, checkpoint=tmp_path / "part", listener=stop)
+    assert part.interrupted_
+    again = model(steps=110).fit(table, checkpoint=tmp_path / "part", resume=True)
+    assert again.info()["kriged"] != "nothing"
+    pd.testing.assert_frame_equal(whole.impute(table), again.impute(table))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_random_walk_is_left_to_lines():
+    walk = np.cumsum(np.random.default_rng(0).standard_normal((900, 2)), axis=0)
+    assert model().fit(walk).info()["kriged"] == "nothing"
+
+
+def test_what_is_remembered_is_not_learnt_again(monkeypatch):
+    phase = np.random.default_rng(0).uniform(0, 2 * np.pi, (100, 1))
+    waves = np.sin(phase + 2 * np.pi * np.arange(24) / 24)[..., None]
+    learnt = []
+    monkeypatch.setattr(Survey, "advance", lambda survey, fraction: learnt.append(survey))
+    about = model().fit(waves).info()
+    assert about["remembered"] != "nothing"
+    assert about["kriged"] == "nothing"
+    assert not learnt

@@ -2,13 +2,15 @@
 
     python benchmarks/budgets.py                              # three data sets, 1m, 10m and 1h
     python benchmarks/budgets.py billiards --budgets 10m --preset small --model blocks=4
+    python benchmarks/budgets.py mujoco --budgets 1h --kept benchmarks/models/mujoco-….nrtsi
     python benchmarks/budgets.py --plot docs/pictures/budgets.png
 
 trains `NRTSI(budget=…)` on the data sets of the benchmarks, with the masks of their tables, and
 adds a row for each training to `benchmarks/results/budgets.csv`. The error is that of the
 validation series: sizes are chosen by it, so the test series are not touched. Trainings whose rows
-are there are not made again; one that was stopped goes on in the middle. `OMP_NUM_THREADS` says
-how many threads it uses.
+are there are not made again; one that was stopped goes on in the middle. `--kept` scores a model
+that `nrtsi bench run --models` trained for that budget. `OMP_NUM_THREADS` says how many threads
+are used.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import json
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from budgeting.rows import Row, add, read
 
@@ -24,6 +26,11 @@ from nrtsi.atomic import check_writable
 from nrtsi.bench.tables import open_table
 from nrtsi.errors import InputError, NrtsiError
 from nrtsi.frames import duration
+
+if TYPE_CHECKING:
+    from budgeting.trial import Trial
+
+    from nrtsi.datasets.dataset import Dataset
 
 OUT = Path(__file__).parent / "results" / "budgets.csv"
 
@@ -43,6 +50,11 @@ def main() -> None:
 def _measure(options: argparse.Namespace) -> None:
     """Trains what has no row yet, and draws what is in the file."""
     settings, tables = _settings(options), [open_table(name) for name in options.data]
+    if options.kept is not None and (len(tables) > 1 or "," in options.budgets or settings):
+        raise InputError(
+            "--kept must have one table and one budget, and no other settings; write "
+            "budgets.py mujoco --budgets 1h --kept MODEL"
+        )
     budgets = [None] if options.quick else sorted(map(duration, options.budgets.split(",")))
     check_writable(options.out, overwrite=True)
     read(options.out)
@@ -53,7 +65,6 @@ def _measure(options: argparse.Namespace) -> None:
     from nrtsi.bench.runner import code_revision
     from nrtsi.bench.tasks import data_of
     from nrtsi.plotting.canvas import check_picture
-    from nrtsi.progress import ProgressBar
 
     if options.plot is not None:
         check_picture(options.plot, overwrite=True)
@@ -64,14 +75,22 @@ def _measure(options: argparse.Namespace) -> None:
         trial = Trial(table, seconds, options.seed, settings)
         if not options.overwrite and trial.is_in(read(options.out), data[table.name]):
             continue
-        kept = trial.checkpoint(options.out, revision)
-        with ProgressBar() as listener:
-            row = trial.run(data[table.name], kept, revision, listener)
+        if options.kept is not None:
+            row = trial.of_kept(options.kept, data[table.name], revision)
+        else:
+            row = _trained(trial, data[table.name], options.out, revision)
         add(options.out, row)
-        kept.unlink(missing_ok=True)
+        trial.checkpoint(options.out, revision).unlink(missing_ok=True)
         print(_sentence(row))
     if options.plot is not None:
         plot(options.plot, read(options.out))
+
+
+def _trained(trial: "Trial", data: "Dataset", out: Path, revision: str) -> Row:
+    from nrtsi.progress import ProgressBar
+
+    with ProgressBar() as listener:
+        return trial.run(data, trial.checkpoint(out, revision), revision, listener)
 
 
 def _sentence(row: Row) -> str:
@@ -119,6 +138,7 @@ def _options() -> argparse.Namespace:
         add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE", help=text)
     add_argument("--out", type=Path, default=OUT, help="file to add rows to")
     add_argument("--plot", type=Path, help="picture of all rows of the file")
+    add_argument("--kept", type=Path, metavar="MODEL", help="score this in place of a training")
     add_argument("--overwrite", action="store_true", help="make trainings that have rows again")
     add_argument("--quick", action="store_true", help="few series and steps: does it run?")
     options = parser.parse_args()

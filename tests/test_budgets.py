@@ -156,6 +156,27 @@ def test_a_quick_run_makes_a_row_goes_on_and_draws(tmp_path, monkeypatch, capsys
     assert len(part("rows").read(out)) == 2
 
 
+def test_a_model_that_was_kept_is_scored_as_its_own_training(tmp_path):
+    table, data = open_table("sinusoids"), make("sinusoids", series=(40, 3))
+    trial = part("trial").Trial(table, 1.0, settings={"preset": "tiny"})
+    path = tmp_path / "model.nrtsi"
+    ours = part("trial").Ours(0, preset="tiny")
+    ours.fit(trial._lesson(data))
+    ours.save(path)
+    found = replace(trial, settings={}).of_kept(path, data, "abc")
+    scored = trial._scored(ours, data, "1s", "abc")
+    assert found.job == ("sinusoids", "1s", "", 0)
+    assert found.versions == scored.versions + ", model.nrtsi"
+    for name in ("steps", "preset", "parameters", "error", "error_se", "linear"):
+        assert getattr(found, name) == getattr(scored, name)
+    for other in (replace(trial, seconds=2.0), replace(trial, seed=1)):
+        message = (
+            r"must be a model of sinusoids after .* got .*budget 1\.0 and seed 0; name its own"
+        )
+        with pytest.raises(InputError, match=message):
+            other.of_kept(path, data, "abc")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -165,6 +186,8 @@ def test_a_quick_run_makes_a_row_goes_on_and_draws(tmp_path, monkeypatch, capsys
         (["sinusoids", "--budgets", "soon"], "a duration must be .* got 'soon'"),
         (["sinusoids", "--plot", "b.txt"], "a picture must end in one of"),
         (["sinusoids", "--out", "none/b.csv"], "there is no folder none; create it first"),
+        (["sinusoids", "--kept", "m", "--preset", "tiny"], "--kept must have one table and one b"),
+        (["sinusoids", "--kept", "none.nrtsi"], "none.nrtsi does not exist; give the path"),
         (["sinusoids", "--preset", "huge"], "preset must be one of tiny, small, .*, got 'huge'"),
     ],
 )

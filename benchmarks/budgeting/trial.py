@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from nrtsi.bench.scores import score
 from nrtsi.bench.tables import Table
 from nrtsi.bench.tasks import Task, pooled, task_of
 from nrtsi.datasets.dataset import Dataset
+from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.training.course import Budget
 
@@ -67,22 +68,33 @@ class Trial:
         self, data: Dataset, checkpoint: Path, revision: str, listener: Listener | None = None
     ) -> Row:
         """Trains, or goes on with what the checkpoint has, and scores."""
-        quick = self.seconds is None
-        usual = self.table.method.get("nrtsi", {}) | (tiny("nrtsi") if quick else {})
-        ours = Ours(self.seed, **usual | self.settings)
-        lesson = Lesson(
-            train=data.train,
-            validation=data.validation,
-            channels=data.channels,
-            masks=self.table.training,
-            budget=Budget(steps=self.table.quick.steps) if quick else Budget(seconds=self.seconds),
-            checkpoint=checkpoint,
-            listener=listener,
-        )
-        linear = method_of("linear", self.seed, {})
-        for method in (linear, ours):
-            method.fit(lesson)
+        quick = tiny("nrtsi") if self.seconds is None else {}
+        ours = Ours(self.seed, **self.table.method.get("nrtsi", {}) | quick | self.settings)
+        ours.fit(replace(self._lesson(data), checkpoint=checkpoint, listener=listener))
+        return self._scored(ours, data, self.budget, revision)
+
+    def of_kept(self, path: Path, data: Dataset, revision: str) -> Row:
+        """Scores a model that `nrtsi bench run --models` kept of a training like this one.
+
+        Raises:
+            CheckpointError: The file is absent, damaged, or not a model of this library.
+            InputError: The model is of another budget, seed or data.
+        """
+        ours = Ours.load(path)
+        made = ours.model.budget, ours.model.seed
+        if made != (self.seconds, self.seed) or not ours.knows(data.channels):
+            raise InputError(
+                f"--kept must be a model of {self.table.name} after {self.budget}, seed "
+                f"{self.seed}, got {path}, which has {', '.join(ours.channels)}, budget "
+                f"{made[0]} and seed {made[1]}; name its own table, budget and seed"
+            )
+        ours.seconds = self.seconds
+        return self._scored(ours, data, f"{self.budget}, {path.name}", revision)
+
+    def _scored(self, ours: Ours, data: Dataset, told: str, revision: str) -> Row:
         task, metric = validation_task(self.table, data), self.table.metrics[0]
+        linear = method_of("linear", self.seed, {})
+        linear.fit(self._lesson(data))
         found = _figures(ours, task, metric)
         assert ours.seconds is not None
         assert ours.parameters is not None
@@ -96,8 +108,18 @@ class Trial:
             error=_short(found[metric]),
             error_se=_short(found.get(f"{metric}_se", float("nan"))),
             linear=_short(_figures(linear, task, metric)[metric]),
-            versions=code_versions(data.digest, self.budget),
+            versions=code_versions(data.digest, told),
             revision=revision,
+        )
+
+    def _lesson(self, data: Dataset) -> Lesson:
+        steps = self.table.quick.steps if self.seconds is None else None
+        return Lesson(
+            train=data.train,
+            validation=data.validation,
+            channels=data.channels,
+            masks=self.table.training,
+            budget=Budget(steps=steps, seconds=self.seconds),
         )
 
 

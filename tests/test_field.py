@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from nrtsi.imputer import NRTSI, load
 from nrtsi.interpolation import interpolate
-from nrtsi.model.field import FAR, Cells, Field
+from nrtsi.missing import Hiding
+from nrtsi.model.field import FAR, FARTHEST, ByLag, Cells, Field
+from nrtsi.model.hints import Hints
 from nrtsi.series import SeriesSet
 from nrtsi.threads import Cores
 from nrtsi.training import fields
 from nrtsi.training.batches import Spans
 from nrtsi.training.fields import Survey
+from nrtsi.training.trial import Trial
 from tests.strategies import seeds, some_series
 
 
@@ -26,12 +29,6 @@ def some_field(dims, seed=0, periods=(12.0,)):
         if name not in ("fades", "changes"):
             torch.nn.init.normal_(parameter, std=0.5)
     return field.eval()
-
-
-def on_slots(series):
-    """The same with times that a sixteenth of a unit tells exactly."""
-    time = np.round(series.time * 16 + np.arange(series.rows)) / 16
-    return SeriesSet(time, series.value, series.observed, series.start)
 
 
 def by_hand(field, series):
@@ -46,7 +43,8 @@ def by_hand(field, series):
     seen = both[np.ix_(known, known)] + np.diag(noise[known] + 1e-6)
     weight = np.linalg.solve(seen, both[known]).T
     left = np.diag(both) + noise - np.einsum("ak,ka->a", weight, both[known])
-    value = np.where(known, series.value.ravel(), weight @ series.value.ravel()[known])
+    told = series.value.ravel()[known].clip(-FARTHEST, FARTHEST)
+    value = np.where(known, series.value.ravel(), weight @ told)
     scale = np.where(known, 0.0, np.sqrt(np.maximum(left, 1e-6)))
     return value.reshape(series.value.shape), scale.reshape(series.value.shape)
 
@@ -57,7 +55,7 @@ def by_hand(field, series):
 @given(seed=seeds, regular=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_cells_are_what_the_whole_matrix_says_of_them(seed, regular):
-    series = on_slots(some_series(seed, regular=regular, some_data=True)).select(np.array([0]))
+    series = some_series(seed, regular=regular, some_data=True).select(np.array([0]))
     field = some_field(series.dims, seed)
     kriged = field.krige(series)
     value, scale = by_hand(field, series)
@@ -71,7 +69,7 @@ def test_a_covariance_is_one(seed):
     rng = np.random.default_rng(seed)
     dims, size = int(rng.integers(1, 5)), 30
     field = some_field(dims, seed)
-    cells = Cells(rng.integers(0, 500, size), rng.integers(0, dims, size), 16)
+    cells = Cells(rng.uniform(0, 30, size), rng.integers(0, dims, size))
     with torch.inference_mode():
         both = field.between(cells, cells).numpy()
         lag = torch.from_numpy(rng.uniform(-50, 50, 9))
@@ -81,10 +79,24 @@ def test_a_covariance_is_one(seed):
     torch.testing.assert_close(there, back.mT)
 
 
+@given(seeds)
+@settings(max_examples=40, deadline=None)
+def test_on_the_grid_it_can_be_looked_up(seed):
+    rng = np.random.default_rng(seed)
+    dims, begin = int(rng.integers(1, 5)), 10.0 ** rng.integers(0, 12)
+    field = some_field(dims, seed)
+    some, others = (
+        Cells(begin + rng.integers(0, 50, size), rng.integers(0, dims, size)) for size in (20, 30)
+    )
+    with torch.inference_mode():
+        found = field.between(some, others, ByLag(field, 49.0))
+        torch.testing.assert_close(found, field.between(some, others))
+
+
 @given(seed=seeds, threads=st.integers(1, 3))
 @settings(max_examples=30, deadline=None)
 def test_series_are_kriged_each_by_itself_and_what_is_known_stays(seed, threads):
-    series = on_slots(some_series(seed))
+    series = some_series(seed)
     field = some_field(series.dims, seed)
     together = field.krige(series, Cores(threads))
     alone = [field.krige(series.select(np.array([i]))) for i in range(series.series)]
@@ -116,6 +128,18 @@ def test_long_series_are_read_in_parts_that_agree_with_the_whole():
     value = rng.normal(size=(300, 2))
     series = SeriesSet.stack(np.where(known, value, np.nan)[None])
     np.testing.assert_allclose(field.krige(series).value, by_hand(field, series)[0], atol=1e-3)
+
+
+def test_a_burst_does_not_flood_the_other_channels():
+    rng = np.random.default_rng(0)
+    value = rng.normal(size=(60, 2))
+    value[30, 0], value[30, 1] = 1e6, np.nan
+    mild = value.copy()
+    mild[30, 0] = FARTHEST
+    field = some_field(2)
+    burst, usual = (field.krige(SeriesSet.stack(each[None])) for each in (value, mild))
+    assert burst.value[30, 1] == usual.value[30, 1]
+    assert burst.value[30, 0] == 1e6
 
 
 # Learning ----------------------------------------------------------------------------------------
@@ -163,6 +187,33 @@ def test_it_learns_what_makes_the_data_likely():
     # And it knows how far off it is.
     off = np.square((kriged.value - truth)[holes] / kriged.scale[holes]).mean()
     assert 0.3 < off < 3.0
+
+
+@pytest.mark.parametrize(("series", "rows", "dims"), [(1, 1500, 9), (40, 200, 4), (300, 24, 2)])
+def test_it_looks_at_all_times_alike(series, rows, dims):
+    data = SeriesSet.stack(np.zeros((series, rows, dims)))
+    survey = Survey.of(data, Spans.whole(data), (), seed=0)
+    seen = np.zeros(rows)
+    for survey.step in range(400):
+        cells, _ = survey._look(np.random.default_rng(survey.step))
+        np.add.at(seen, cells.time.astype(int), 1 / cells.time.size)
+    # Rows near the ends are in fewer stretches, as they are in all that is drawn of a series.
+    middle = seen[rows // 5 : rows - rows // 5].mean()
+    assert seen[: rows // 10].mean() > middle / 4
+    assert seen[-(rows // 10) :].mean() > middle / 4
+
+
+def test_a_loss_that_is_not_finite_teaches_nothing():
+    data = SeriesSet.stack(tides(300)[None])
+    survey = Survey.of(data, Spans.whole(data), (24.0,), seed=0)
+    torch.nn.init.constant_(survey.field.noise, float("nan"))
+    before = {name: weight.clone() for name, weight in survey.field.named_parameters()}
+    assert np.isnan(survey.advance(0.0))
+    for name, weight in survey.field.named_parameters():
+        torch.testing.assert_close(weight, before[name], equal_nan=True)
+    hiding = Hiding.choose("points", data, whole_rows=False)
+    trial = Trial.of(data, Spans.whole(data), hiding, 0, Hints())
+    assert not trial.helps(Hints(field=survey.field))
 
 
 @pytest.mark.parametrize(("rows", "dims"), [(100, 1), (400, 17)])
@@ -233,9 +284,11 @@ def test_a_random_walk_is_left_to_lines():
 def test_what_is_remembered_is_not_learnt_again(monkeypatch):
     phase = np.random.default_rng(0).uniform(0, 2 * np.pi, (100, 1))
     waves = np.sin(phase + 2 * np.pi * np.arange(24) / 24)[..., None]
-    learnt = []
-    monkeypatch.setattr(Survey, "advance", lambda survey, fraction: learnt.append(survey))
+
+    def never(survey, fraction):
+        raise AssertionError("there is nothing left to learn")
+
+    monkeypatch.setattr(Survey, "advance", never)
     about = model().fit(waves).info()
     assert about["remembered"] != "nothing"
     assert about["kriged"] == "nothing"
-    assert not learnt

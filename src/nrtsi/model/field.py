@@ -13,7 +13,7 @@ from nrtsi.interpolation import Known, interpolate
 from nrtsi.series import SeriesSet
 from nrtsi.threads import Cores
 
-__all__ = ["FAR", "Cells", "Field", "Kriged", "root"]
+__all__ = ["FAR", "FARTHEST", "ByLag", "Cells", "Field", "Kriged", "on_grid", "root"]
 
 # Times over which what is alike fades, in units; learning moves them.
 FADES = (2.0, 8.0, 32.0, 128.0, 512.0)
@@ -38,9 +38,12 @@ JITTER = 1e-6
 # Units of time beyond which cells say nothing of each other.
 FAR = 1024.0
 
-# A step of the grid is one unit, where times may be a little off; other times are taken to so many
-# parts of a unit, so that few of the times between them are distinct.
-OFF_GRID, FINE = 1e-3, 16
+# A step of the grid is one unit, where times may be a little off.
+OFF_GRID = 1e-3
+
+# What is farther from the mean counts as if it were so far, in standard deviations: a single burst
+# of rain would else be read as a flood in all columns.
+FARTHEST = 3.0
 
 
 @dataclass(frozen=True)
@@ -58,30 +61,20 @@ class Kriged:
 class Cells:
     """Some cells of one series."""
 
-    slot: Int[np.ndarray, " cell"]
-    """Their times, in parts of a unit."""
-
+    time: Float[np.ndarray, " cell"]
     channel: Int[np.ndarray, " cell"]
-
-    parts: int
-    """Of a unit."""
 
     @classmethod
     def of(
-        cls,
-        series: SeriesSet,
-        rows: Int[np.ndarray, " cell"],
-        channel: Int[np.ndarray, " cell"],
-        parts: int,
+        cls, series: SeriesSet, rows: Int[np.ndarray, " cell"], channel: Int[np.ndarray, " cell"]
     ) -> "Cells":
-        """Cells of `series`, where `parts_of` says how fine times are."""
-        return cls(np.rint(parts * series.time[rows]).astype(np.int64), channel, parts)
+        """Cells of `series`, by row and channel."""
+        return cls(series.time[rows], channel)
 
-    @staticmethod
-    def parts_of(series: SeriesSet) -> int:
-        """Parts of a unit that times are told in: one where all are on the grid."""
-        off = np.abs(series.time - np.rint(series.time)).max(initial=0.0)
-        return 1 if off < OFF_GRID else FINE
+
+def on_grid(series: SeriesSet) -> bool:
+    """Whether all times are whole units, so that few of the times between them are distinct."""
+    return bool(np.abs(series.time - np.rint(series.time)).max(initial=0.0) < OFF_GRID)
 
 
 class Field(nn.Module):
@@ -124,39 +117,56 @@ class Field(nn.Module):
 
     def covariance(self, lag: Float[Tensor, " lag"]) -> Float[Tensor, "lag dim dim"]:
         """Of the channels at a time with the channels so much earlier, without the noise."""
+        alike, shared = self._kinds(lag)
+        return torch.einsum("kl,kij->lij", alike, shared)
+
+    def _kinds(
+        self, lag: Float[Tensor, " lag"]
+    ) -> tuple[Float[Tensor, "kind lag"], Float[Tensor, "kind dim dim"]]:
+        """How alike each kind of source is after a time, and what channels have of it."""
         apart = lag.abs()
         rough, smooth = (apart / fade.exp()[:, None] for fade in self.fades)
         smooth = 5**0.5 * smooth
-        fades = torch.cat([(-rough).exp(), (1 + smooth + smooth.square() / 3) * (-smooth).exp()])
         lasts = (-apart / self.changes.exp()[:, None]).exp()
         turn = lag * self.pace[:, None]
-        shared = self.fading @ self.fading.mT + _alone(self.fading_alone)
+        alike = (
+            (-rough).exp(),
+            (1 + smooth + smooth.square() / 3) * (-smooth).exp(),
+            lasts * turn.cos(),
+            lasts * turn.sin(),
+        )
         # A wave that comes later in one channel than in another is cosine and sine of the time
         # between them.
         level = self.waving @ self.waving.mT + self.later @ self.later.mT
         askew = self.waving @ self.later.mT - self.later @ self.waving.mT
-        return (
-            torch.einsum("kl,kij->lij", fades, shared)
-            + torch.einsum("kl,kij->lij", lasts * turn.cos(), level + _alone(self.waving_alone))
-            + torch.einsum("kl,kij->lij", lasts * turn.sin(), askew)
+        shared = (
+            self.fading @ self.fading.mT + _alone(self.fading_alone),
+            level + _alone(self.waving_alone),
+            askew,
         )
+        return torch.cat(alike), torch.cat(shared)
 
     def between(
-        self, some: Cells, others: Cells, table: "_Table | None" = None
+        self, some: Cells, others: Cells, by_lag: "ByLag | None" = None
     ) -> Float[Tensor, "cell other"]:
-        """The covariance of some cells with others; a table spares working out the same again."""
-        least = int(some.slot.min() - others.slot.max())
-        most = int(some.slot.max() - others.slot.min())
-        by_lag = (_Table(self, some.parts) if table is None else table).of(least, most)
-        first = self.dims**2 * (some.slot - least) + self.dims * some.channel
-        place = first[:, None] + (others.channel - self.dims**2 * others.slot)
-        return by_lag.flatten().index_select(0, torch.from_numpy(place.ravel())).view(place.shape)
+        """The covariance of some cells with others; looked up where it is given by lag."""
+        if by_lag is not None:
+            return by_lag.between(some, others)
+        # Cells of one row have one time.
+        (here, first), (there, second) = (
+            np.unique(each.time, return_inverse=True) for each in (some, others)
+        )
+        alike, shared = self._kinds(torch.from_numpy(np.subtract.outer(here, there).ravel()))
+        times = torch.from_numpy(first)[:, None], torch.from_numpy(second)
+        channels = torch.from_numpy(some.channel)[:, None], torch.from_numpy(others.channel)
+        # Kind by kind: of all at once there would be gigabytes.
+        total = torch.zeros(first.size, second.size, dtype=torch.float64)
+        for each, have in zip(alike, shared, strict=True):
+            total = total + each.view(here.size, there.size)[times] * have[channels]
+        return total
 
-    def seen(self, cells: Cells) -> Float[Tensor, "cell cell"]:
-        """The covariance of cells that are seen, noise and all."""
-        return self.between(cells, cells) + self._noise(cells)
-
-    def _noise(self, cells: Cells) -> Float[Tensor, "cell cell"]:
+    def noise_of(self, cells: Cells) -> Float[Tensor, "cell cell"]:
+        """The covariance of what is seen of cells beyond the field itself."""
         return torch.diag((2 * self.noise).exp()[torch.from_numpy(cells.channel)] + JITTER)
 
     @torch.inference_mode()
@@ -166,11 +176,10 @@ class Field(nn.Module):
         usual = self.covariance(torch.zeros(1).double())[0].diagonal() + (2 * self.noise).exp()
         scale = np.where(series.observed, 0.0, usual.sqrt().numpy())
         known = Known.of(series.observed, series.start)
-        parts = Cells.parts_of(series)
-        table = _Table(self, parts, ahead=True)
+        by_lag = ByLag(self, min(_longest(series), 3 * FAR)) if on_grid(series) else None
 
         def ask(block: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-            return self._asked(series, known, block, table)
+            return self._asked(series, known, block, by_lag)
 
         cores = Cores(1) if cores is None else cores
         for rows, channel, mean, explained in cores.each(ask, _blocks(series, self._near)):
@@ -185,7 +194,7 @@ class Field(nn.Module):
         return int(np.clip(READ // (3 * self.dims), LEAST, MOST))
 
     def _asked(
-        self, series: SeriesSet, known: Known, block: slice, table: "_Table"
+        self, series: SeriesSet, known: Known, block: slice, by_lag: "ByLag | None"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rows and channels of a block's missing cells, their mean, the variance it explains."""
         rows, channel = np.nonzero(~series.observed[block])
@@ -195,15 +204,14 @@ class Field(nn.Module):
         of = np.repeat(np.arange(len(read)), [each.size for each in read])
         if not by.size:
             return rows[:0], channel[:0], np.zeros(0), np.zeros(0)
-        seen = Cells.of(series, by, of, table.parts)
-        all_rows, all_channels = np.concatenate([by, rows]), np.concatenate([of, channel])
-        both = Cells.of(series, all_rows, all_channels, table.parts)
+        seen = Cells.of(series, by, of)
+        both = Cells.of(series, np.concatenate([by, rows]), np.concatenate([of, channel]))
         with torch.inference_mode():  # which holds for a thread alone
-            covariance = self.between(both, seen, table)
+            covariance = self.between(both, seen, by_lag)
             among, across = covariance[: by.size], covariance[by.size :]
-            told = torch.from_numpy(series.value[by, of])
+            told = torch.from_numpy(series.value[by, of].clip(-FARTHEST, FARTHEST))
             wanted = torch.cat([told[:, None], across.mT], dim=1)
-            lower = root(among + self._noise(seen))
+            lower = root(among + self.noise_of(seen))
             solved = torch.linalg.solve_triangular(lower, wanted, upper=False)
             mean = solved[:, 1:].mT @ solved[:, 0]
             return rows, channel, mean.numpy(), solved[:, 1:].square().sum(dim=0).numpy()
@@ -240,23 +248,29 @@ def _alone(logs: Float[Tensor, "kind dim"]) -> Float[Tensor, "kind dim dim"]:
     return torch.diag_embed((2 * logs).exp())
 
 
-class _Table:
-    """Covariances by lag, worked out once; those that will be asked for next as well, if told."""
+class ByLag:
+    """Covariances of a grid, worked out once for every lag up to one."""
 
-    def __init__(self, field: Field, parts: int, *, ahead: bool = False) -> None:
-        self.field, self.parts, self.ahead = field, parts, ahead
-        self.known: tuple[int, int, Tensor] | None = None
+    def __init__(self, field: Field, reach: float) -> None:
+        self.dims, self.reach = field.dims, int(np.rint(reach))
+        lags = torch.arange(-self.reach, self.reach + 1, dtype=torch.float64)
+        self.covariance = field.covariance(lags).flatten()
 
-    def of(self, least: int, most: int) -> Float[Tensor, "lag dim dim"]:
-        """Those from one lag to another, in parts of a unit."""
-        known = self.known
-        if known is None or least < known[0] or most > known[1]:
-            reach = 2 * max(-least, most, 1) if self.ahead else 0
-            first, last = min(least, -reach), max(most, reach)
-            lags = torch.arange(first, last + 1).double() / self.parts
-            known = self.known = first, last, self.field.covariance(lags)
-        first, _, by_lag = known
-        return by_lag[least - first : most - first + 1]
+    def between(self, some: Cells, others: Cells) -> Float[Tensor, "cell other"]:
+        """The covariance of some cells with others, no farther apart than that."""
+        origin = others.time[0]
+        here, there = (np.rint(each.time - origin).astype(np.int64) for each in (some, others))
+        first = self.dims**2 * (here + self.reach) + self.dims * some.channel
+        place = first[:, None] + (others.channel - self.dims**2 * there)
+        found = self.covariance.index_select(0, torch.from_numpy(place.ravel()))
+        return found.view(place.shape)
+
+
+def _longest(series: SeriesSet) -> float:
+    """Time from the first to the last row of a series, at most."""
+    full = series.length > 0
+    first, last = series.start[:-1][full], series.start[1:][full] - 1
+    return float((series.time[last] - series.time[first]).max(initial=0.0))
 
 
 def _blocks(series: SeriesSet, size: int) -> list[slice]:
@@ -277,7 +291,7 @@ def _around(
     cells: Int[np.ndarray, " _"], series: SeriesSet, block: slice, near: int
 ) -> Int[np.ndarray, " read"]:
     """Known rows of a channel in a block, and the nearest before and behind, of its series."""
-    owner = series.owner[block.start]
+    owner = int(np.searchsorted(series.start, block.start, side="right")) - 1
     ends = series.start[owner], block.start, block.stop, series.start[owner + 1]
     least, first, last, most = np.searchsorted(cells, ends)
     # Known.cells has one more at either end, which is no row.

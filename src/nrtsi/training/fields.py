@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nrtsi.model.field import FAR, Cells, Field, root
+from nrtsi.model.field import FAR, FARTHEST, ByLag, Cells, Field, on_grid, root
 from nrtsi.series import SeriesSet
 from nrtsi.training.batches import Spans
 from nrtsi.training.seeding import seeded
@@ -41,10 +41,8 @@ class Survey:
         cls, series: SeriesSet, spans: Spans, periods: tuple[float, ...], seed: int
     ) -> "Survey | None":
         """One for the cells of some spans; None where they are too few, or the channels many."""
-        known = sum(
-            int(series.observed[begin:end].sum())
-            for begin, end in zip(spans.begin, spans.end, strict=True)
-        )
+        before = np.concatenate([[0], np.cumsum(series.observed.sum(axis=1))])
+        known = int((before[spans.end] - before[spans.begin]).sum())
         if series.dims > CHANNELS or known < FEWEST:
             return None
         with seeded(seed):
@@ -52,7 +50,7 @@ class Survey:
         return cls(field, series, spans, seed)
 
     def __post_init__(self) -> None:
-        self._parts = Cells.parts_of(self.series)
+        self._on_grid = on_grid(self.series)
         self.optimizer = torch.optim.Adam(self.field.parameters(), lr=RATE)
 
     @property
@@ -67,18 +65,22 @@ class Survey:
         if not value.size:
             self.step += 1
             return 0.0
-        lower = root(self.field.seen(cells))
+        by_lag = ByLag(self.field, np.ptp(cells.time)) if self._on_grid else None
+        seen = self.field.between(cells, cells, by_lag) + self.field.noise_of(cells)
+        lower = root(seen)
         told = torch.from_numpy(value)[:, None]
         unlikely = torch.linalg.solve_triangular(lower, told, upper=False).square().sum() / 2
         loss = (unlikely + lower.diagonal().log().sum()) / value.size
         used = max(fraction, self.step / STEPS)
         for group in self.optimizer.param_groups:
             group["lr"] = RATE * max(0.01, 1.0 - used)
+        self.step += 1
+        if not loss.isfinite():
+            return float(loss.detach())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.field.parameters(), 1.0)
         self.optimizer.step()
-        self.step += 1
         return float(loss.detach())
 
     def _look(self, rng: np.random.Generator) -> tuple[Cells, np.ndarray]:
@@ -91,8 +93,11 @@ class Survey:
         span = self.spans.draw(1, rng, stride * (2 * CELLS // channels.size))
         rows = np.arange(span.begin[0], span.end[0], stride)
         row, channel = np.nonzero(self.series.observed[np.ix_(rows, channels)])
-        rows, channel = rows[row][:CELLS], channels[channel][:CELLS]
+        # Anywhere in the stretch: the first cells of stretches are not all there is.
+        first = int(rng.integers(max(1, row.size - CELLS + 1)))
+        some = slice(first, first + CELLS)
+        rows, channel = rows[row[some]], channels[channel[some]]
         near = self.series.time[rows] <= self.series.time[rows[:1]] + 2 * FAR
         rows, channel = rows[near], channel[near]
-        cells = Cells.of(self.series, rows, channel, self._parts)
-        return cells, self.series.value[rows, channel]
+        value = self.series.value[rows, channel].clip(-FARTHEST, FARTHEST)
+        return Cells.of(self.series, rows, channel), value

@@ -22,8 +22,9 @@ ROUNDS = 50
 # A channel of a token that is smaller is nothing.
 SMALLEST = 1e-6
 
-# Cells from which a level and channel speaks for itself.
-FEWEST = 8
+# Cells from which a level and channel speaks for itself; and from which its shares of hints count
+# as much as those of all levels together.
+FEWEST, BELIEVED = 8, 30.0
 
 
 def settle_base(
@@ -33,8 +34,9 @@ def settle_base(
 
     Returns how often each level is to be asked for: the more, the more there is to correct.
     """
-    # A flow has learnt from the rows that are asked about: how good it is, others must tell.
-    drawn = validation if questions.hints.flow is not None else questions.draw(0, WINDOWS)
+    # What has learnt from the rows that are asked about: how good it is, others must tell.
+    learnt = questions.hints.flow is not None or questions.hints.field is not None
+    drawn = validation if learnt else questions.draw(0, WINDOWS)
     if drawn is None:
         return None
     tokens, counts = drawn.tokens, drawn.counts
@@ -77,21 +79,35 @@ def _blend(
     drawn: Batch, band: Int[Tensor, "window target dim"], layout: Layout
 ) -> Float[Tensor, "band hint dim"]:
     """Shares of the hints, each between none and all, with which the least is left over."""
-    hints = range(layout.hints)
     tokens = drawn.tokens
     wanted = drawn.truth - tokens.base
     said = (tokens.hinted - tokens.base.unsqueeze(2)).unbind(dim=2)
 
-    def both(one: Tensor, other: Tensor) -> Tensor:
-        return _mean(one * other, drawn.counts, band, layout.bands)
+    def best(band: Int[Tensor, "window target dim"], bands: int) -> Float[Tensor, "band hint dim"]:
+        def both(one: Tensor, other: Tensor) -> Float[Tensor, "band dim"]:
+            return _mean(one * other, drawn.counts, band, bands)
 
-    agree = [both(wanted, said[i]) for i in hints]
-    alike = [[both(said[i], said[j]) for j in hints] for i in hints]
-    share = torch.zeros(layout.bands, layout.hints, layout.dims)
+        agree = torch.stack([both(wanted, each) for each in said], dim=1)
+        alike = torch.stack([torch.stack([both(i, j) for j in said], dim=1) for i in said], dim=1)
+        return _shares_of(agree, alike)
+
+    # A few holes say little of their own distance: the more of them, the more they are believed.
+    cells = torch.zeros(layout.bands, layout.dims)
+    cells.scatter_add_(0, band.flatten(0, 1), drawn.counts.flatten(0, 1).float())
+    weight = (cells / (cells + BELIEVED)).unsqueeze(1)
+    return weight * best(band, layout.bands) + (1 - weight) * best(torch.zeros_like(band), 1)
+
+
+def _shares_of(
+    agree: Float[Tensor, "band hint dim"], alike: Float[Tensor, "band hint hint dim"]
+) -> Float[Tensor, "band hint dim"]:
+    """The least squares, each share between none and all."""
+    share = torch.zeros_like(agree)
     for _ in range(ROUNDS):
-        for i in hints:
-            others = sum((alike[i][j] * share[:, j] for j in hints if j != i), torch.zeros(()))
-            share[:, i] = ((agree[i] - others) / alike[i][i].clamp(min=1e-30)).clamp(0.0, 1.0)
+        for i in range(agree.shape[1]):
+            own = alike[:, i, i]
+            others = (alike[:, i] * share).sum(dim=1) - own * share[:, i]
+            share[:, i] = ((agree[:, i] - others) / own.clamp(min=1e-30)).clamp(0.0, 1.0)
     return share
 
 

@@ -62,7 +62,9 @@ class Trial:
         By the mean of the squares, or of another power: of squares a few cells that nobody could
         know may decide.
         """
-        more = (hint.value for hint in hints.give(self.gappy))
+        more = [hint.value for hint in hints.give(self.gappy)]
+        if not all(np.isfinite(each).all() for each in more):
+            return False
         left = self._left(*self.others, *more, power=power)
         return left < WORTH * self._left(*self.others, power=power)
 

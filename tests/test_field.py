@@ -13,8 +13,9 @@ from nrtsi.missing import Hiding
 from nrtsi.model.field import FAR, FARTHEST, ByLag, Cells, Field
 from nrtsi.model.hints import Hints
 from nrtsi.series import SeriesSet
+from nrtsi.streaming import impute_files
 from nrtsi.threads import Cores
-from nrtsi.training import fields
+from nrtsi.training import fields, opening
 from nrtsi.training.batches import Spans
 from nrtsi.training.fields import Survey
 from nrtsi.training.trial import Trial
@@ -166,8 +167,9 @@ def with_holes(value, seed=1):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Fewer cells a step."""
+    """Fewer cells a step, and fewer steps than are asked for otherwise."""
     monkeypatch.setattr(fields, "CELLS", 120)
+    monkeypatch.setattr(opening, "LEAST_STEPS", 50)
 
 
 @pytest.mark.usefixtures("quick")
@@ -236,41 +238,73 @@ def hourly(value):
     return pd.DataFrame(value, columns=["sea", "river"]).assign(time=time)
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_table_that_follows_the_day_is_filled_far_better(tmp_path):
+@pytest.fixture(scope="module")
+def tidal():
+    """A table, what is hidden of it, where, and a model of it with a field."""
     truth = tides(900)
     gappy, holes = with_holes(truth)
     table = hourly(gappy)
-    with_field = model().fit(table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fields, "CELLS", 120)
+        return table, truth, holes, model().fit(table)
+
+
+def filled(imputer, table):
+    return imputer.impute(table)[["sea", "river"]].to_numpy()
+
+
+def test_a_table_that_follows_the_day_is_filled_far_better(tidal):
+    table, truth, holes, with_field = tidal
     assert with_field.info()["kriged"].startswith("cells by the ")
     without = model(model={"field": False}).fit(table)
     assert without.info()["kriged"] == "nothing"
 
-    def filled(imputer):
-        return imputer.impute(table)[["sea", "river"]].to_numpy()
-
     def error(imputer):
-        return np.square(filled(imputer) - truth)[holes].mean()
+        return np.square(filled(imputer, table) - truth)[holes].mean()
 
     assert error(with_field) < error(without) / 2
-    np.testing.assert_array_equal(filled(with_field)[~holes], truth[~holes])
+    np.testing.assert_array_equal(filled(with_field, table)[~holes], truth[~holes])
+
+
+def test_a_file_has_the_field(tidal, tmp_path):
+    table, _, _, with_field = tidal
     with_field.save(tmp_path / "model.nrtsi")
-    np.testing.assert_array_equal(filled(load(tmp_path / "model.nrtsi")), filled(with_field))
+    again = load(tmp_path / "model.nrtsi")
+    assert again.info()["kriged"] == with_field.info()["kriged"]
+    np.testing.assert_array_equal(filled(again, table), filled(with_field, table))
+
+
+def test_a_table_that_is_read_in_parts_is_filled_nearly_alike(tidal, tmp_path):
+    table, truth, holes, with_field = tidal
+    for number, rows in enumerate((slice(0, 450), slice(450, 900))):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        table[rows].to_parquet(tmp_path / "in" / f"{number}.parquet")
+    impute_files(with_field, tmp_path / "in", tmp_path / "out")
+    parts = [pd.read_parquet(tmp_path / "out" / f"{number}.parquet") for number in (0, 1)]
+    got = pd.concat(parts)[["sea", "river"]].to_numpy()
+    whole = filled(with_field, table)
+    np.testing.assert_array_equal(got[~holes], whole[~holes])
+    apart = np.square(got - whole)[holes].mean()
+    assert apart < np.square(whole - truth)[holes].mean()
+
+
+def test_hints_that_a_file_does_not_tell_of_are_none():
+    assert Hints.unpack({}, {"memory": None}) == Hints()
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
-    table = hourly(with_holes(tides(400))[0])
-    whole = model(steps=110).fit(table, checkpoint=tmp_path / "whole")
-    part = model(steps=110)
+    table = hourly(with_holes(tides(300))[0])
+    whole = model(steps=60).fit(table, checkpoint=tmp_path / "whole")
+    part = model(steps=60)
 
     def stop(event):
-        if event.valid_loss is not None and event.step >= 50:
+        if event.valid_loss is not None and event.step >= 30:
             raise KeyboardInterrupt
 
     part.fit(table, checkpoint=tmp_path / "part", listener=stop)
     assert part.interrupted_
-    again = model(steps=110).fit(table, checkpoint=tmp_path / "part", resume=True)
+    again = model(steps=60).fit(table, checkpoint=tmp_path / "part", resume=True)
     assert again.info()["kriged"] != "nothing"
     pd.testing.assert_frame_equal(whole.impute(table), again.impute(table))
 
@@ -278,7 +312,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
 @pytest.mark.usefixtures("quick")
 def test_a_random_walk_is_left_to_lines():
     walk = np.cumsum(np.random.default_rng(0).standard_normal((900, 2)), axis=0)
-    assert model().fit(walk).info()["kriged"] == "nothing"
+    assert model(steps=60).fit(walk).info()["kriged"] == "nothing"
 
 
 def test_what_is_remembered_is_not_learnt_again(monkeypatch):

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from nrtsi.interpolation import interpolate
-from nrtsi.memory.analogs import Analogs
+from nrtsi.memory.joint import SINGLE, Joint, name_of
 from nrtsi.memory.marks import Marks
-from nrtsi.memory.normal import Normal
-from nrtsi.memory.points import Cells, Place
-from nrtsi.memory.stock import Stock
+from nrtsi.memory.points import Place
+from nrtsi.memory.way import Way
 from nrtsi.series import SeriesSet
 from nrtsi.threads import Cores
 
-__all__ = ["Memory", "Recalled", "Way"]
+__all__ = ["Memory", "Recalled"]
 
 
 # Known cells of a series that are read, at most.
@@ -33,25 +32,7 @@ class Recalled:
     """How far they are apart about it; 0 at times of which nothing is remembered."""
 
 
-class Way(Protocol):
-    """A way to remember series."""
-
-    def tell(
-        self, known: Cells, value: Float[np.ndarray, " known"], asked: Cells, own: int
-    ) -> tuple[Float[np.ndarray, " asked"], Float[np.ndarray, " asked"]]:
-        """What is remembered of the cells asked for, and how far apart the memories are."""
-        ...
-
-    def anew(self, stock: Stock) -> "Way":
-        """Remembers other series in the same way."""
-        ...
-
-    def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, from which its `unpack` makes the same."""
-        ...
-
-
-WAYS: dict[str, type[Analogs] | type[Normal]] = {"analogs": Analogs, "normal": Normal}
+WAYS = SINGLE | {"joint": Joint}
 
 
 @dataclass(frozen=True)
@@ -111,8 +92,7 @@ class Memory:
         """Arrays and plain values that `unpack` makes the same of."""
         arrays, record = self.way.pack()
         arrays |= {"marks": self.marks.hash}
-        name = next(name for name, kind in WAYS.items() if isinstance(self.way, kind))
-        return arrays | {"point": self.point}, record | {"way": name}
+        return arrays | {"point": self.point}, record | {"way": name_of(self.way, WAYS)}
 
     @classmethod
     def unpack(cls, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> "Memory":

@@ -10,10 +10,13 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.interpolation import interpolate
 from nrtsi.memory.analogs import SYMMETRIES, Analogs
+from nrtsi.memory.joint import Joint
+from nrtsi.memory.likes import Likes
 from nrtsi.memory.marks import Marks
-from nrtsi.memory.memory import Memory, Way
+from nrtsi.memory.memory import Memory
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.stock import Stock
+from nrtsi.memory.way import Way
 from nrtsi.missing import Hiding
 from nrtsi.series import SeriesSet
 
@@ -34,14 +37,15 @@ TRIED, QUICK = (16, 32), 2**21
 # Cells that are looked at for one series, at most, where symmetries hold.
 MOST = 2**25
 
-# What a way has to be better by than a simpler one.
-WORTH = 0.9
+# What a way has to be better by than a simpler one; and two of them together than the better.
+WORTH, TWO = 0.9, 0.95
 
 # An error so many times another that nothing will make up for it.
 FAR = 2.0
 
-# Series that are put together, and how closely they follow what is known: what is tried.
-NEAR, RIDGES = (8, 32), (1e-1, 1e-2, 1e-3)
+# Series that are put together, and how closely they follow what is known: what is tried. And how
+# many, where they are looked for in all channels together.
+NEAR, RIDGES, LIKE = (8, 32), (1e-1, 1e-2, 1e-3), (10, 30)
 
 # The same where all series are one distribution, of which more is known.
 FINER = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -124,7 +128,20 @@ class _Trial:
     own: Int[np.ndarray, " tried"]
 
     def best(self) -> tuple[Way, float]:
-        """The way with the least error; one distribution, unless analogs are clearly better."""
+        """The way with the least error, or two, where they are clearly better together."""
+        one, error = self._single()
+        plain = Likes.of(self.stock, LIKE[0])
+        other, others = self._better([replace(plain, near=near) for near in LIKE])
+        if others > FAR * error:
+            return one, error
+        said, more = (self._told(way)[self.hidden] for way in (one, other))
+        wanted, gained = self.truth.value[self.hidden] - said, more - said
+        share = float(np.clip(gained @ wanted / max(float(gained @ gained), 1e-30), 0.0, 1.0))
+        both = float(np.square(wanted - share * gained).mean())
+        return (Joint(one, other, share), both) if both < TWO * error else (one, error)
+
+    def _single(self) -> tuple[Analogs | Normal, float]:
+        """One distribution, unless analogs are clearly better."""
         if self.stock.value[..., 0].size > CELLS:
             return self._analogs(np.inf)
         normal = Normal.of(self.stock, FINER[0])
@@ -163,5 +180,8 @@ class _Trial:
         return ways[least], errors[least]
 
     def _error(self, way: Way) -> float:
+        return self.error(self._told(way))
+
+    def _told(self, way: Way) -> Float[np.ndarray, "row dim"]:
         memory = Memory(self.stock.point, way, NOBODY)
-        return self.error(memory.recall(self.truth.hide(self.hidden), self.own).value)
+        return memory.recall(self.truth.hide(self.hidden), self.own).value

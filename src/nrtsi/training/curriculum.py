@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.events import Listener, TrainStep
+from nrtsi.inference import Engine
 from nrtsi.memory import Kept
 from nrtsi.model.names import under
 from nrtsi.model.networks import Network, network_of
@@ -24,7 +25,8 @@ from nrtsi.training.resuming import must_fit, save, saved
 from nrtsi.training.run import Run
 from nrtsi.training.seeding import seeded
 from nrtsi.training.spreads import settle_base
-from nrtsi.training.trust import settle_trust
+from nrtsi.training.trial import Trial
+from nrtsi.training.trust import settle_trust, temper
 
 __all__ = ["train"]
 
@@ -98,6 +100,8 @@ def _train(run: Run, *, resume: bool) -> Trained:
         for network, (_, validation) in zip(run.networks, stages, strict=False):
             settle_trust(network, validation, run.course.train.batch)
     networks = _complete(run, [level for level, _ in stages])
+    if run.course.model.residual and run.steps_before:
+        _temper(run, networks)
     return Trained(
         networks,
         run.course,
@@ -211,6 +215,14 @@ def _complete(run: Run, levels: list[int | None]) -> list[Network]:
     for level in range(run.course.layout.levels):
         complete.append(trained.get(level) or (complete[-1] if complete else run.networks[0]))
     return complete
+
+
+def _temper(run: Run, networks: list[Network]) -> None:
+    """Tries the networks on whole fillings of what was not learnt from."""
+    course = run.course
+    trial = Trial.of(*run.material(validation=True), course.hiding, course.seed)
+    engine = Engine(networks, course.model, course.layout, course.schedule, run.hints)
+    temper(engine, trial.truth, trial.gappy)
 
 
 def _restore(

@@ -20,6 +20,8 @@ WORTH, KNOWN = 0.9, 0.01
 # Stretches on which the use is tried, at least and at most, and the rows of them, about.
 TRIED, ROWS = (8, 64), 2**12
 
+NOTHING = Hints()
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -38,7 +40,7 @@ class Trial:
         spans: Spans,
         hiding: Hiding,
         seed: int,
-        hints: Hints,
+        hints: Hints = NOTHING,
         own: Int[np.ndarray, " series"] | None = None,
     ) -> "Trial":
         """Hides cells of some stretches; `own` says which series are themselves remembered."""

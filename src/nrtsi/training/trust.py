@@ -1,5 +1,6 @@
 """How far a trained network can be trusted, found on cells that it did not learn from."""
 
+import logging
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,10 +8,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from nrtsi.inference import Engine
 from nrtsi.model.networks import Network
+from nrtsi.series import SeriesSet
 from nrtsi.training.batches import Batch
 
-__all__ = ["settle_trust"]
+__all__ = ["settle_trust", "temper"]
+
+log = logging.getLogger(__name__)
 
 # Cells from which a level and channel is believed as much as what is known of all levels; and all
 # together as much as interpolation.
@@ -42,6 +47,28 @@ def settle_trust(network: Network, validation: Batch, windows: int) -> None:
     scale = _shrunk(left, cells, cells, prior=1.0).sqrt()
     network.trust.copy_(share)
     network.wider.copy_(scale.clamp(1 / WIDEST, WIDEST))
+
+
+def temper(engine: Engine, truth: SeriesSet, gappy: SeriesSet) -> None:
+    """Takes back a share of all corrections, where whole fillings are the better for it.
+
+    Each correction may be right given the truth of what is filled before it, and the filling still
+    suffer: errors are read again. `gappy` is `truth` with cells hidden.
+    """
+    networks = list(dict.fromkeys(engine.networks))  # one may serve several levels
+    hidden = truth.observed & ~gappy.observed
+    corrected = engine.fill(gappy)[hidden]
+    trusts = [network.trust.clone() for network in networks]
+    for network in networks:
+        network.trust.fill_(0.0)
+    plain = engine.fill(gappy)[hidden]
+    made, wanted = corrected - plain, truth.value[hidden] - plain
+    # Where they make no difference, or one that is not a number, they stay as they are.
+    share = (made @ wanted) / (made @ made) if made.any() else 1.0
+    share = float(np.clip(share, 0.0, 1.0)) if np.isfinite(share) else 1.0
+    log.info("trust: %.2f of the corrections", share)
+    for network, trust in zip(networks, trusts, strict=True):
+        network.trust.copy_(share * trust)
 
 
 @dataclass

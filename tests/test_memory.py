@@ -1,5 +1,6 @@
 """Laws of memory: what it says is what an exact computation would, and never from the answer."""
 
+import re
 import sys
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ import nrtsi
 from nrtsi.config import PRESETS
 from nrtsi.memory import Memory, remember
 from nrtsi.memory.analogs import SYMMETRIES, Analogs, Images
+from nrtsi.memory.joint import Joint
+from nrtsi.memory.likes import Likes
 from nrtsi.memory.marks import Marks
 from nrtsi.memory.normal import Normal
 from nrtsi.memory.points import Place
@@ -127,6 +130,37 @@ def test_analogs_leave_out_the_series_itself_and_its_images(seed, own, symmetrie
     np.testing.assert_allclose(told, memory(without).recall(series).value, atol=1e-5)
 
 
+@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(-1, 39))
+def test_likes_are_the_mean_of_the_nearest_in_all_channels_together(seed, near, own):
+    value = values(seed)
+    series, _ = gappy(value if own >= 0 else values(seed + 1), max(own, 0), seed, share=0.4)
+    made = Likes.of(stock(value), near)
+    told = memory(made).recall(series, np.array([own]))
+    theirs = made.value.transpose(2, 1, 0).astype(np.float64)
+    seen = series.observed
+    apart = np.sqrt(np.square(theirs - series.value)[:, seen].mean(axis=1))
+    if own >= 0:
+        apart[own] = np.inf
+    order = np.argsort(apart, kind="stable")[:near]
+    weight = 1 / apart[order] / (1 / apart[order]).sum()
+    mean = np.einsum("s,srd->rd", weight, theirs[order])
+    scale = np.sqrt(np.einsum("s,srd->rd", weight, np.square(theirs[order] - mean)))
+    np.testing.assert_allclose(told.value, mean, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(told.scale, scale, rtol=1e-3, atol=2e-3)
+
+
+@given(st.integers(0, 10**6), st.floats(0, 1))
+def test_two_ways_together_say_what_lies_between_them(seed, share):
+    value = values(seed)
+    series, _ = gappy(values(seed + 1), 0, seed)
+    ways = normal(value, 1e-3), Likes.of(stock(value), 5)
+    one, other = (memory(way).recall(series) for way in ways)
+    both = memory(Joint(*ways, share)).recall(series)
+    for name in ("value", "scale"):
+        parts = (1 - share) * getattr(one, name) + share * getattr(other, name)
+        np.testing.assert_allclose(getattr(both, name), parts, atol=1e-9)
+
+
 @pytest.mark.parametrize("symmetry", SYMMETRIES)
 def test_series_that_never_were_are_remembered_where_a_symmetry_says_so(symmetry):
     value = values(0, series=200)
@@ -165,9 +199,16 @@ def test_interpolation_stands_in_where_nothing_is_remembered():
     assert told.scale[2, 0] == 0.0
 
 
-@pytest.mark.parametrize(
-    "way", [normal(values(0), 1e-3), analogs(values(0)), analogs(values(0), ("alike",))]
-)
+EVERY_WAY = [
+    normal(values(0), 1e-3),
+    analogs(values(0)),
+    analogs(values(0), ("alike",)),
+    Likes.of(stock(values(0)), 5),
+    Joint(normal(values(0), 1e-3), Likes.of(stock(values(0)), 5), 0.4),
+]
+
+
+@pytest.mark.parametrize("way", EVERY_WAY)
 def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
     value = values(0)
     gone = value[:, :, 3].T.astype(float)
@@ -180,9 +221,7 @@ def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
         np.testing.assert_allclose(told.value[:, 1], value[1].mean(axis=-1), atol=0.01)
 
 
-@pytest.mark.parametrize(
-    "way", [normal(values(0), 1e-3), analogs(values(0), symmetries=("alike",))]
-)
+@pytest.mark.parametrize("way", EVERY_WAY)
 def test_a_memory_goes_into_a_file_and_out_again(way):
     made = memory(way, whole(values(0)))
     again = Memory.unpack(*made.pack())
@@ -223,6 +262,36 @@ def test_draws_of_one_distribution_are_remembered_as_such():
     series = SeriesSet.stack(value)
     kept = remember(series, hiding(series), 0)
     assert isinstance(kept.memory.way, Normal)
+
+
+def days(count, seed=0):
+    """Few noisy days of two kinds, at which eight roads are busy."""
+    rng = np.random.default_rng(seed)
+    kinds = np.sin(rng.uniform(0, 6, (2, 1, 8)) + rng.uniform(0.2, 0.6, (2, 1, 8)) * HOURS)
+    busy = rng.gamma(4.0, 0.25, (count, 1, 1))
+    return busy * kinds[rng.integers(0, 2, count)] + 0.5 * rng.standard_normal((count, 24, 8))
+
+
+HOURS = np.arange(24)[:, None]
+
+
+def test_few_noisy_days_of_two_kinds_are_remembered_in_two_ways():
+    series = SeriesSet.stack(days(120))
+    kept = remember(series, hiding(series), 0)
+    assert isinstance(kept.memory.way, Joint)
+    assert 0 < kept.memory.way.share < 1
+    words = r"covariance of 8 channels and the \d+ of 120 series .* \(\d+% of it\)"
+    assert re.search(words, str(kept.memory))
+    others = series.select(np.arange(30, 60))
+    hidden = hiding(series).draw(others, np.random.default_rng(1))
+
+    def error(way):
+        told = replace(kept.memory, way=way).recall(others.hide(hidden), np.arange(30, 60)).value
+        return np.square(told - others.value)[hidden].mean()
+
+    way = kept.memory.way
+    assert error(way) < 0.9 * error(way.first)
+    assert error(way) < error(way.second)
 
 
 def test_irregular_times_are_remembered_by_splines_where_these_are_closer():

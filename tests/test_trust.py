@@ -1,14 +1,20 @@
 """How far a network is trusted: as far as its corrections lower the error on validation cells."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 
 from nrtsi import NRTSI
+from nrtsi.config import ScheduleConfig
+from nrtsi.inference import Engine
+from nrtsi.interpolation import interpolate
 from nrtsi.model.networks import network_of
+from nrtsi.series import SeriesSet
 from nrtsi.training import trust
-from nrtsi.training.trust import settle_trust
+from nrtsi.training.trust import settle_trust, temper
 from tests.strategies import seeds
 from tests.test_training import some_questions
 
@@ -112,3 +118,30 @@ def test_a_small_table_with_nothing_to_learn_comes_out_close_to_interpolation():
         ratio.append([np.mean((x - truth)[hidden] ** 2) for x in (got, line)])
     ours, theirs = np.mean(ratio, axis=0)
     assert ours <= 1.1 * theirs
+
+
+@dataclass(frozen=True)
+class Adding(Engine):
+    """Corrects straight lines by what it is told, as far as its network is trusted."""
+
+    made: np.ndarray | None = None
+
+    def fill(self, series, **_):
+        trust = float(self.networks[0].trust.mean())
+        return np.where(series.observed, series.value, interpolate(series) + trust * self.made)
+
+
+@pytest.mark.parametrize(
+    ("times", "share"), [(1.25, 1.0), (0.5, 1.0), (2.5, 0.5), (0.0, 1.0), (-1.0, 0.0)]
+)
+def test_whole_fillings_take_back_what_does_them_harm(times, share):
+    rng = np.random.default_rng(0)
+    truth = SeriesSet.stack(rng.standard_normal((4, 50, 2)))
+    gappy = truth.hide(rng.random(truth.value.shape) < 0.5)
+    questions = some_questions(5, partial=True)
+    network = network_of(questions.model, questions.layout)
+    torch.nn.init.constant_(network.trust, 0.8)
+    made = times * (truth.value - interpolate(gappy))
+    sizes = questions.model, questions.layout, ScheduleConfig()
+    temper(Adding([network, network], *sizes, made=made), truth, gappy)
+    np.testing.assert_allclose(network.trust.numpy(), 0.8 * share, atol=1e-6)

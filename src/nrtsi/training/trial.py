@@ -17,8 +17,8 @@ __all__ = ["Trial"]
 # without, where there is anything to be gained.
 WORTH, KNOWN = 0.9, 0.01
 
-# Stretches on which the use is tried, at least and at most, and the rows of them, about.
-TRIED, ROWS = (8, 64), 2**12
+# Stretches on which the use is tried, at least and at most; and the rows and cells of them, about.
+TRIED, ROWS, CELLS = (2, 64), 2**12, 2**16
 
 NOTHING = Hints()
 
@@ -46,7 +46,8 @@ class Trial:
         """Hides cells of some stretches; `own` says which series are themselves remembered."""
         rng = np.random.default_rng([seed, 8])
         rows = np.minimum(spans.end - spans.begin, SEGMENT).mean()
-        chosen = spans.draw(int(np.clip(ROWS / rows, *TRIED)), rng)
+        most = min(ROWS, CELLS / series.dims)
+        chosen = spans.draw(int(np.clip(most / rows, *TRIED)), rng)
         truth = series.slices(chosen.begin, chosen.end)
         gappy = truth.hide(hiding.draw(truth, rng))
         series_of = np.searchsorted(series.start, chosen.begin, side="right") - 1

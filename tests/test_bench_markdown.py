@@ -97,6 +97,11 @@ def test_long_trainings_are_ranked_among_themselves():
     assert "easy: nrtsi is number 2 of 3, behind saits, with 1.25 times the error" in told
     assert "easy, 30m each: **nrtsi-30m** is first of 3; saits-30m has 1.50 times" in told
     assert "easy, 2h each: **nrtsi-2h** is first of 2; linear has 9.00 times" in told
-    (line,) = [line for line in summary([(table, rows)]).splitlines() if "easy" in line]
-    cells = [cell.strip() for cell in line.split("|")]
-    assert cells[2:6] == ["5.00", "9.00", "saits 4.00", "1.00 (2h)"]
+
+    def cells(rows):
+        (line,) = [line for line in summary([(table, rows)]).splitlines() if "easy" in line]
+        return [cell.strip() for cell in line.split("|")][2:7]
+
+    assert cells(rows) == ["5.00", "9.00", "saits 4.00", "1.00 (2h)", "–"]
+    assert cells(rows[:-1])[3:] == ["**2.00 (30m)**", "saits 3.00"]
+    assert cells(rows[:3])[3:] == ["–", "–"]

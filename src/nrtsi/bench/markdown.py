@@ -100,7 +100,8 @@ def summary(tables: Sequence[tuple[Table, Sequence[Row]]]) -> str:
         lines += found
         usual = [row for row in mine if row.method in table.usual]
         efforts |= _efforts(usual) if found else set()
-    header = ["squared error", "nrtsi", "linear", "best other", "nrtsi, longer", "paper's NRTSI"]
+    header = ["squared error", "nrtsi", "linear", "best other", "nrtsi, longer"]
+    header += ["best other, as long", "paper's NRTSI"]
     return f"{grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
 
 
@@ -119,22 +120,37 @@ def _summary_line(table: Table, rows: Sequence[Row], index: int) -> list[str] | 
         f"**{ours}**" if scores["nrtsi"] <= others[best] else ours,
         number(scores["linear"] / scale) if "linear" in scores else NONE,
         f"{best} {number(others[best] / scale)}",
-        _longest(table, rows, setting, metric),
+        *_longest(table, rows, setting),
         _theirs(printed, metric, index),
     ]
 
 
-def _longest(table: Table, rows: Sequence[Row], setting: Setting, metric: str) -> str:
-    """The figure of the longest training of nrtsi that was made beside the usual one."""
+def _longest(table: Table, rows: Sequence[Row], setting: Setting) -> tuple[str, str]:
+    """The longest training of nrtsi beside the usual one, and the best other of that length."""
+    metric = table.metrics[0]
     scale = table.scale.get(metric, 1.0)
     found = [
-        (float(row.train_s), f"{number(row.number / scale)} ({table.budget_of(row.method)})")
+        (float(row.train_s), row.method)
         for row in rows
         if (row.setting, row.metric) == (setting.name, metric)
         and table.kind_of(row.method) == "nrtsi"
         and table.budget_of(row.method)
     ]
-    return max(found)[1] if found else NONE
+    if not found:
+        return NONE, NONE
+    own, budget = max(found)[1], table.budget_of(max(found)[1])
+    scores = _ranked(table, rows, setting, metric, budget)
+    others = {
+        table.kind_of(name): score
+        for name, score in scores.items()
+        if table.budget_of(name) == budget and table.kind_of(name) != "nrtsi"
+    }
+    ours = f"{number(scores[own] / scale)} ({budget})"
+    if not others:
+        return ours, NONE
+    best = min(others, key=lambda name: others[name])
+    first = scores[own] <= others[best]
+    return f"**{ours}**" if first else ours, f"{best} {number(others[best] / scale)}"
 
 
 def _place(table: Table, rows: Sequence[Row], setting: Setting, budget: str | None) -> str | None:

@@ -145,3 +145,15 @@ def test_whole_fillings_take_back_what_does_them_harm(times, share):
     sizes = questions.model, questions.layout, ScheduleConfig()
     temper(Adding([network, network], *sizes, made=made), truth, gappy)
     np.testing.assert_allclose(network.trust.numpy(), 0.8 * share, atol=1e-6)
+
+
+def test_one_burst_does_not_decide_on_whole_fillings():
+    rng = np.random.default_rng(0)
+    stretch = np.repeat(np.arange(40), 50)
+    made = rng.standard_normal(stretch.size)
+    noise = rng.standard_normal(stretch.size)
+    few = trust._kept(made, 0.3 * made + noise, stretch)
+    assert 0.3 <= few < 0.45  # within some errors of what is right
+    burst = np.where(stretch == 7, -100 * made, made)
+    assert trust._kept(made, burst, stretch) > trust._kept(made, -made, stretch) == 0.0
+    assert trust._kept(made, np.full_like(made, np.nan), stretch) == 1.0

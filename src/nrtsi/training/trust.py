@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from nrtsi.inference import Engine
@@ -50,7 +50,7 @@ def settle_trust(network: Network, validation: Batch, windows: int) -> None:
 
 
 def temper(engine: Engine, truth: SeriesSet, gappy: SeriesSet) -> None:
-    """Takes back a share of all corrections, where whole fillings are the better for it.
+    """Takes back a share of all corrections, where whole fillings are surely better for it.
 
     Each correction may be right given the truth of what is filled before it, and the filling still
     suffer: errors are read again. `gappy` is `truth` with cells hidden.
@@ -62,13 +62,28 @@ def temper(engine: Engine, truth: SeriesSet, gappy: SeriesSet) -> None:
     for network in networks:
         network.trust.fill_(0.0)
     plain = engine.fill(gappy)[hidden]
-    made, wanted = corrected - plain, truth.value[hidden] - plain
-    # Where they make no difference, or one that is not a number, they stay as they are.
-    share = (made @ wanted) / (made @ made) if made.any() else 1.0
-    share = float(np.clip(share, 0.0, 1.0)) if np.isfinite(share) else 1.0
+    stretch = np.broadcast_to(truth.owner[:, None], hidden.shape)[hidden]
+    share = _kept(corrected - plain, truth.value[hidden] - plain, stretch)
     log.info("trust: %.2f of the corrections", share)
     for network, trust in zip(networks, trusts, strict=True):
         network.trust.copy_(share * trust)
+
+
+def _kept(
+    made: Float[np.ndarray, " cell"],
+    wanted: Float[np.ndarray, " cell"],
+    stretch: Int[np.ndarray, " cell"],
+) -> float:
+    """The share of what was made that leaves the least over, and a standard error more.
+
+    All, where it makes no difference: a few bursts must not decide.
+    """
+    agree, size = (np.bincount(stretch, made * each) for each in (wanted, made))
+    if not (np.isfinite(agree).all() and size.sum() > 0):
+        return 1.0
+    best = agree.sum() / size.sum()
+    error = np.sqrt(np.square(agree - best * size).sum()) / size.sum()
+    return float(np.clip(best + error, 0.0, 1.0))
 
 
 @dataclass

@@ -33,6 +33,9 @@ class Trial:
     settings: dict[str, Any] = field(default_factory=dict)
     """Arguments of `NRTSI` that are not left at their defaults."""
 
+    clock: str = "wall"
+    """What a second of the budget is; rows tell where it is another."""
+
     @property
     def budget(self) -> str:
         """In words."""
@@ -71,7 +74,8 @@ class Trial:
         quick = tiny("nrtsi") if self.seconds is None else {}
         ours = Ours(self.seed, **self.table.method.get("nrtsi", {}) | quick | self.settings)
         ours.fit(replace(self._lesson(data), checkpoint=checkpoint, listener=listener))
-        return self._scored(ours, data, self.budget, revision)
+        told = self.budget if self.clock == "wall" else f"{self.budget} by the {self.clock}"
+        return self._scored(ours, data, told, revision)
 
     def of_kept(self, path: Path, data: Dataset, revision: str) -> Row:
         """Scores a model that `nrtsi bench run --models` kept of a training like this one.

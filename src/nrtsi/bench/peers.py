@@ -9,7 +9,6 @@ import contextlib
 import io
 import logging
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from nrtsi.bench.inputs import Batch, Inputs, both_ways, decayed, diffused, plai
 from nrtsi.datasets.dataset import Part
 from nrtsi.errors import InputError, NotFittedError, TrainingError
 from nrtsi.scaling import Scaler
+from nrtsi.stopwatch import now
 from nrtsi.training.course import Budget
 
 __all__ = ["PEERS", "TINY", "Hide", "Peer"]
@@ -410,7 +410,7 @@ class _Run:
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.begun = time.monotonic()
+        self.begun = now()
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
         self._order: list[int] = []
 
@@ -432,7 +432,7 @@ class _Run:
     @property
     def seconds(self) -> float:
         """Since training began."""
-        return time.monotonic() - self.begun
+        return now() - self.begun
 
     def next_series(self, series: int, rng: np.random.Generator) -> np.ndarray:
         """The next batch of an endless shuffling; every series comes once in a round."""

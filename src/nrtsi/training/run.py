@@ -1,6 +1,5 @@
 """A training run under way: its data, its clock, what has been learnt so far."""
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from nrtsi.memory import Kept, Memory
 from nrtsi.model.hints import Hints
 from nrtsi.model.networks import Network
 from nrtsi.series import SeriesSet
+from nrtsi.stopwatch import now
 from nrtsi.training.batches import Questions, Spans, split
 from nrtsi.training.course import Course, Record
 from nrtsi.training.level import Trainer
@@ -42,12 +42,12 @@ class Run:
     seconds_before: float = 0.0
 
     def __post_init__(self) -> None:
-        self.begun = time.monotonic()
+        self.begun = now()
 
     @property
     def seconds(self) -> float:
         """Time of training so far, of all sittings together."""
-        return self.seconds_before + time.monotonic() - self.begun
+        return self.seconds_before + now() - self.begun
 
     @property
     def windows(self) -> int:

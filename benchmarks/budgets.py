@@ -79,10 +79,10 @@ def _measure(options: argparse.Namespace) -> None:
     data = {table.name: data_of(table, table.data, quick=options.quick) for table in tables}
     for seconds, table in product(budgets, tables):  # the shortest first, to see something early
         trial = Trial(table, seconds, options.seed, settings, options.clock)
-        if not options.overwrite and trial.is_in(read(options.out), data[table.name]):
-            continue
         if options.kept is not None:
             row = trial.of_kept(options.kept, data[table.name], revision)
+        elif not options.overwrite and trial.is_in(read(options.out), data[table.name]):
+            continue
         else:
             row = _trained(trial, data[table.name], options.out, revision)
         add(options.out, row)
@@ -100,7 +100,7 @@ def _trained(trial: "Trial", data: "Dataset", out: Path, revision: str) -> Row:
 
 
 def _sentence(row: Row) -> str:
-    words = " ".join(each for each in (row.data, row.budget, row.changes) if each)
+    words = " ".join(each for each in (row.data, row.budget, row.preset, row.changes) if each)
     share = f"{row.error / row.linear:.3g} of linear's"
     return f"{words}, seed {row.seed}: {row.metric} {row.error:g}, {share}"
 

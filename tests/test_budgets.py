@@ -70,11 +70,7 @@ def test_changes_are_told_in_one_order():
     trial, table = part("trial").Trial, open_table("billiards")
     one = trial(table, 60.0, 0, {"preset": "small", "model": {"width": 48, "blocks": 6}})
     other = trial(table, 60.0, 0, {"model": {"blocks": 6, "width": 48}, "preset": "small"})
-    assert (
-        one.job
-        == other.job
-        == ("billiards", "1m", "model.blocks=6 model.width=48 preset=small", 0)
-    )
+    assert one.job == other.job == ("billiards", "1m", "small", "model.blocks=6 model.width=48", 0)
 
 
 def test_rows_of_other_data_are_not_taken_for_these():
@@ -105,7 +101,7 @@ def test_the_section_shows_the_defaults_by_time_and_the_mean_of_seeds():
         row(budget="1h", seconds=3600.0, preset="large", error=0.01, error_se=0.002),
         row(),
         row(seed=1, error=0.04),
-        row(changes="preset=tiny", preset="tiny"),
+        row(changes="model.width=8"),
     ]
     page = part("page").section(rows, "pictures/budgets.png")
     assert page.startswith("## Error against budget")
@@ -114,8 +110,24 @@ def test_the_section_shows_the_defaults_by_time_and_the_mean_of_seeds():
     assert [line[2] for line in lines] == ["10m", "1h"]
     assert lines[0][-3:] == ["0.150", "±", "0.071"]
     assert lines[1][-3:] == ["0.0500", "±", "0.010"]
-    assert "tiny" not in page
+    assert len(lines) == 2
+    assert "The sizes" not in page
     assert part("page").section([]) == ""
+
+
+def test_the_section_shows_sizes_beside_each_other_and_which_one_is_chosen():
+    page = part("page").section([row(), row(preset="large", error=0.01), row(budget="1h")])
+    (line,) = [line for line in page.splitlines() if "10m" in line and "**" in line]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        "billiards", "10m", "**0.100 ± 0.0050**", "0.0500 ± 0.0050",
+    ]  # fmt: skip
+
+
+def test_a_preset_that_the_budget_would_choose_is_no_other_training():
+    trial, table = part("trial").Trial, open_table("billiards")
+    assert trial(table, 600.0, 0, {"preset": "base"}).job == trial(table, 600.0).job
+    assert trial(table, 600.0, 0, {"preset": "large"}).job != trial(table, 600.0).job
+    assert (row().asked, row(preset="small").asked) == ("", "small")
 
 
 def test_a_quick_run_makes_a_row_goes_on_and_draws(tmp_path, monkeypatch, capsys):
@@ -137,7 +149,7 @@ def test_a_quick_run_makes_a_row_goes_on_and_draws(tmp_path, monkeypatch, capsys
     main(monkeypatch, *words)
     assert not list(tmp_path.glob("*.checkpoint"))
     (found,) = part("rows").read(out)
-    assert found.job == ("sinusoids", "quick", "", 0)
+    assert found.job == ("sinusoids", "quick", "tiny", "", 0)
     assert (found.preset, found.metric) == ("tiny", "mse")
     assert found.steps == open_table("sinusoids").quick.steps
     assert 0 < found.error_se < found.error
@@ -150,7 +162,7 @@ def test_a_quick_run_makes_a_row_goes_on_and_draws(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(trial, "_figures", score)
     main(monkeypatch, *words, "--model", "width=8", "--train", "batch=16", "--preset", "tiny")
     changed = part("rows").read(out)[1]
-    assert changed.changes == "model.width=8 preset=tiny train.batch=16"
+    assert changed.changes == "model.width=8 train.batch=16"
     assert changed.parameters < found.parameters
     main(monkeypatch, *words, "--overwrite")
     assert len(part("rows").read(out)) == 2
@@ -165,7 +177,7 @@ def test_a_model_that_was_kept_is_scored_as_its_own_training(tmp_path):
     ours.save(path)
     found = replace(trial, settings={}).of_kept(path, data, "abc")
     scored = trial._scored(ours, data, "1s", "abc")
-    assert found.job == ("sinusoids", "1s", "", 0)
+    assert found.job == ("sinusoids", "1s", "tiny", "", 0)
     assert found.versions == scored.versions + ", model.nrtsi"
     for name in ("steps", "preset", "parameters", "error", "error_se", "linear"):
         assert getattr(found, name) == getattr(scored, name)

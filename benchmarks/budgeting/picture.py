@@ -34,15 +34,15 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
     figure = blank(6.0)
     axes = figure.subplots()
     color = dict(zip(sorted({row.data for row in rows}), COLORS * len(rows), strict=False))
-    for data, changes, budgets in series_of(rows):
+    for data, asked, budgets in series_of(rows):
         time = [fmean(row.seconds for row in some) for some in budgets]
         share, spread = zip(*map(relative, budgets), strict=True)
         axes.errorbar(
             time,
             share,
-            yerr=None if changes else spread,
+            yerr=None if asked else spread,
             color=color[data],
-            **TRIED if changes else DEFAULT,
+            **TRIED if asked else DEFAULT,
         )
     axes.axhline(1.0, color=PATH, linestyle="--", zorder=1)
     axes.set(xscale="log", yscale="log", xlabel="time to train")
@@ -54,7 +54,7 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
     plain_axes(axes)
     legend = [sample(each, name, **LINE) for name, each in color.items()]
     legend.append(sample(PATH, "linear interpolation", marker="none", linestyle="--"))
-    if any(row.changes for row in rows):
+    if any(row.asked for row in rows):
         legend.append(sample(PATH, "other sizes", markersize=3.0))
     explain(figure, "What time to train buys", legend)
     save(figure, path)

@@ -6,7 +6,9 @@ from itertools import groupby
 from pathlib import Path
 
 from nrtsi.bench.results import read_lines, write_lines
+from nrtsi.config import preset_for
 from nrtsi.errors import InputError
+from nrtsi.frames import duration
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Row:
     """Such as 10m; or quick."""
 
     changes: str
-    """What was not left at its default, such as `preset=small model.width=48`."""
+    """What was not left at its default but for the preset, such as `model.width=48`."""
 
     seed: int
 
@@ -44,9 +46,15 @@ class Row:
     revision: str
 
     @property
-    def job(self) -> tuple[str, str, str, int]:
+    def job(self) -> tuple[str, str, str, str, int]:
         """What tells trainings apart."""
-        return self.data, self.budget, self.changes, self.seed
+        return self.data, self.budget, self.preset, self.changes, self.seed
+
+    @property
+    def asked(self) -> str:
+        """What is to be asked for to get it, such as `small model.width=48`; empty for nothing."""
+        usual = self.budget != "quick" and preset_for(None, duration(self.budget)) == self.preset
+        return " ".join(word for word in ("" if usual else self.preset, self.changes) if word)
 
 
 COLUMNS = tuple(field.name for field in fields(Row))
@@ -69,13 +77,13 @@ def add(path: Path, new: Row) -> None:
 
 
 def series_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, list[list[Row]]]]:
-    """For each data set and change: its budgets, ascending in time, each with all its seeds."""
-    rows = sorted(rows, key=lambda row: (row.data, row.changes, row.seconds))
-    for (data, changes), some in groupby(rows, key=lambda row: (row.data, row.changes)):
+    """For each data set and what was asked for: its budgets, ascending, each with its seeds."""
+    rows = sorted(rows, key=lambda row: (row.data, row.asked, row.seconds))
+    for (data, asked), some in groupby(rows, key=lambda row: (row.data, row.asked)):
         budgets: dict[str, list[Row]] = {}
         for row in some:
             budgets.setdefault(row.budget, []).append(row)
-        yield data, changes, list(budgets.values())
+        yield data, asked, list(budgets.values())
 
 
 def _row(path: Path, number: int, cells: list[str]) -> Row:

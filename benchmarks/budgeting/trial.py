@@ -13,6 +13,7 @@ from nrtsi.bench.runner import code_versions
 from nrtsi.bench.scores import score
 from nrtsi.bench.tables import Table
 from nrtsi.bench.tasks import Task, pooled, task_of
+from nrtsi.config import preset_for
 from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
@@ -42,18 +43,24 @@ class Trial:
         return "quick" if self.seconds is None else spelled(self.seconds)
 
     @property
+    def preset(self) -> str:
+        """The one that is asked for, or that the budget chooses."""
+        usual = "tiny" if self.seconds is None else None
+        return preset_for(self.settings.get("preset", usual), self.seconds)
+
+    @property
     def changes(self) -> str:
-        """The settings in words, the same for the same settings."""
+        """The other settings in words, the same for the same settings."""
         flat: dict[str, Any] = {}
         for name, value in self.settings.items():
             inner = value if isinstance(value, dict) else {}
             flat |= {f"{name}.{key}": each for key, each in inner.items()} or {name: value}
-        return " ".join(f"{name}={flat[name]}" for name in sorted(flat))
+        return " ".join(f"{name}={flat[name]}" for name in sorted(flat) if name != "preset")
 
     @property
-    def job(self) -> tuple[str, str, str, int]:
+    def job(self) -> tuple[str, str, str, str, int]:
         """As a row's."""
-        return self.table.name, self.budget, self.changes, self.seed
+        return self.table.name, self.budget, self.preset, self.changes, self.seed
 
     def is_in(self, rows: Sequence[Row], data: Dataset) -> bool:
         """Whether it was made already, on these very data."""
@@ -103,7 +110,10 @@ class Trial:
         assert ours.seconds is not None
         assert ours.parameters is not None
         return Row(
-            *self.job,
+            data=self.table.name,
+            budget=self.budget,
+            changes=self.changes,
+            seed=self.seed,
             preset=ours.model.preset_,
             steps=ours.model.steps_,
             seconds=round(ours.seconds, 1),

@@ -17,7 +17,6 @@ passed, so that several can be made side by side and other work does not cut the
 import argparse
 import json
 import sys
-import time
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from nrtsi.atomic import check_writable
 from nrtsi.bench.tables import open_table
 from nrtsi.errors import InputError, NrtsiError
 from nrtsi.frames import duration
-from nrtsi.stopwatch import going_by
+from nrtsi.stopwatch import CLOCKS, going_by
 
 if TYPE_CHECKING:
     from budgeting.trial import Trial
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from nrtsi.datasets.dataset import Dataset
 
 OUT = Path(__file__).parent / "results" / "budgets.csv"
-
-CLOCKS = {"wall": time.monotonic, "core": time.process_time}
 
 
 def main() -> None:

@@ -362,6 +362,7 @@ def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
 ORIGINALS = Path(__file__).parents[2] / "shared" / "data"
 FILES = {
     "air": "beijing_air.zip",
+    "air-shuffled": "beijing_air.zip",
     "gas": "gas_fragment.csv",
     "nfl": "nfl_offense6_50x12.npy",
     "traffic20": "traffic20.txt",

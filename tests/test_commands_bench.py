@@ -89,6 +89,7 @@ def test_quiet_prints_the_table_only():
             ["show", "air"],
             "there is no file of results bench-air.csv; make it with nrtsi bench run air",
         ),
+        (["run", "sinusoids", "--clock", "sun"], "--clock must be one of wall, core, got 'sun'"),
         (["run", "air", "--quick"], r"nrtsi data make air --path FILE \(the downloaded zip"),
         (["run", "sinusoids", "--methods", "magic"], "--methods must be among linear, .*'magic'"),
         (["run", "sinusoids", "--budget", "soon"], "soon"),

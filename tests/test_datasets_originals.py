@@ -71,6 +71,27 @@ def test_air_is_cut_into_windows_of_48_hours_and_split_by_time(tmp_path, caplog)
     assert data.channels == air.CHANNELS
 
 
+def test_air_shuffled_has_the_same_windows_in_an_order_of_the_seed(tmp_path):
+    folder = air_folder(tmp_path, value=lambda hour, channel: (hour * 37 + channel) % 1009)
+
+    def ordered(data):
+        """All hours of all windows, scaled by themselves; the parts have other means."""
+        value = np.concatenate([part.value for part in data.parts.values()]).reshape(-1, 11)
+        return (value - value.mean(axis=0)) / value.std(axis=0)
+
+    by_time, first, again, other = (read_air(folder, seed) for seed in (None, 3, 3, 4))
+    sizes = [part.value.shape for part in by_time.parts.values()]
+    assert [part.value.shape for part in first.parts.values()] == sizes
+    assert first.digest == again.digest != other.digest
+    assert "taken by chance" in first.about
+    a, b = ordered(by_time), ordered(first)
+    assert not np.allclose(a, b)
+    np.testing.assert_allclose(np.sort(a, axis=0), np.sort(b, axis=0), atol=1e-9)
+    # Whole windows change places: inside one, hours follow each other as they did.
+    starts = {tuple(np.round(window[:, 0], 6)) for window in a.reshape(-1, 48, 11)}
+    assert starts == {tuple(np.round(window[:, 0], 6)) for window in b.reshape(-1, 48, 11)}
+
+
 def test_air_keeps_what_is_missing_and_leaves_out_windows_of_nothing(tmp_path):
     def value(hour, channel):
         return "NA" if hour < 48 or (hour % 5 == 0 and channel == 3) else hour * channel

@@ -17,6 +17,7 @@ from nrtsi.config import preset_for
 from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
+from nrtsi.stopwatch import OF
 from nrtsi.training.course import Budget
 
 UNITS = {3600: "h", 60: "m"}
@@ -81,8 +82,7 @@ class Trial:
         quick = tiny("nrtsi") if self.seconds is None else {}
         ours = Ours(self.seed, **self.table.method.get("nrtsi", {}) | quick | self.settings)
         ours.fit(replace(self._lesson(data), checkpoint=checkpoint, listener=listener))
-        told = self.budget if self.clock == "wall" else f"{self.budget} by the {self.clock}"
-        return self._scored(ours, data, told, revision)
+        return self._scored(ours, data, self.budget + OF[self.clock], revision)
 
     def of_kept(self, path: Path, data: Dataset, revision: str) -> Row:
         """Scores a model that `nrtsi bench run --models` kept of a training like this one.

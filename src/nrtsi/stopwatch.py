@@ -5,9 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["going_by", "now"]
+__all__ = ["CLOCKS", "OF", "going_by", "now"]
 
 Clock = Callable[[], float]
+
+CLOCKS: dict[str, Clock] = {"wall": time.monotonic, "core": time.process_time}
+"""What a second can be: one that passes, or one that this process was worked on, by all cores
+together. By the latter, what else a machine has to do makes no training shorter."""
+
+OF = {"wall": "", "core": " of cores"}
+"""What is told behind a time that was kept by each."""
 
 _CLOCK: ContextVar[Clock] = ContextVar("clock", default=time.monotonic)
 
@@ -19,10 +26,7 @@ def now() -> float:
 
 @contextmanager
 def going_by(clock: Clock) -> Iterator[None]:
-    """Keeps budgets by another clock.
-
-    `time.process_time` counts the seconds that this process was worked on, by all cores together,
-    so that what else a machine has to do makes no training shorter: benchmarks compare by it.
+    """Keeps budgets by another clock, such as one of `CLOCKS`.
 
     >>> with going_by(lambda: 7.0):
     ...     now()

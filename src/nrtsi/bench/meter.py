@@ -1,8 +1,9 @@
 """Seconds and memory that a piece of work took."""
 
-import time
 from pathlib import Path
 from types import TracebackType
+
+from nrtsi.stopwatch import now
 
 __all__ = ["Meter"]
 
@@ -25,7 +26,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         self._before = self._resident()
-        self._begun = time.perf_counter()
+        self._begun = now()
         return self
 
     def __exit__(
@@ -34,7 +35,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.seconds = time.perf_counter() - self._begun
+        self.seconds = now() - self._begun
         peak = _status("VmHWM")
         if self._before is not None and peak is not None:
             self.peak_mib = max(0.0, peak - self._before)

@@ -29,6 +29,7 @@ from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.frames import duration
+from nrtsi.stopwatch import CLOCKS, OF, going_by
 from nrtsi.training.course import Budget
 
 __all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
@@ -55,9 +56,14 @@ class Plan:
     overwrite: bool = False
     """Replace rows that were made with another budget."""
 
+    clock: str = "wall"
+    """What a second is, one of `CLOCKS`."""
+
     def __post_init__(self) -> None:
         if not self.methods:
             raise InputError(f"--methods must name some of {', '.join(self.table.methods)}")
+        if self.clock not in CLOCKS:
+            raise InputError(f"--clock must be one of {', '.join(CLOCKS)}, got {self.clock!r}")
         for name in self.methods:
             if name not in self.table.methods:
                 raise InputError(
@@ -74,7 +80,7 @@ class Plan:
         budget = self.budget_of(method)
         if budget.steps is not None:
             return f"{budget.steps} steps"
-        return f"budget {budget.seconds:g} s"
+        return f"budget {budget.seconds:g} s{OF[self.clock]}"
 
     def budget_of(self, method: str) -> Budget:
         """The time a method has to train: its own, or that of all."""
@@ -101,10 +107,11 @@ def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = No
         if todo:
             say(f"{name}: {data.about}")
             _refuse_other_data(plan, data)
-        for seed, method, settings in todo:
-            for rows in _job(plan, data, seed, method, settings, revision, listener):
-                add(plan.out, rows)
-                say(_sentence(rows))
+        with going_by(CLOCKS[plan.clock]):
+            for seed, method, settings in todo:
+                for rows in _job(plan, data, seed, method, settings, revision, listener):
+                    add(plan.out, rows)
+                    say(_sentence(rows))
     return [row for row in read(plan.out) if row.table == plan.table.name]
 
 

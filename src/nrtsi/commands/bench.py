@@ -74,6 +74,14 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace rows made with another budget.")
     ] = False,
+    clock: Annotated[
+        str,
+        typer.Option(
+            metavar="CLOCK",
+            help="What a second is: wall, or core, one that a core worked on the method, so "
+            "that other work on the machine cuts no training short.",
+        ),
+    ] = "wall",
 ) -> None:
     """Measure the methods of TABLE and print the table.
 
@@ -102,6 +110,7 @@ def run(
         quick=quick,
         models=models,
         overwrite=overwrite,
+        clock=clock,
     )
     try:
         with ProgressBar(quiet=voice.quiet) as listener:

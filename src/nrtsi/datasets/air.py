@@ -1,7 +1,9 @@
 """Air of twelve stations in Beijing, hourly, from the original files."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,13 +39,16 @@ STATIONS = 12
 HOURS = 48
 """Length of a window."""
 
+Windows: TypeAlias = Float[np.ndarray, "_ 48 dim"]
 
-def read_air(path: Path) -> Dataset:
+
+def read_air(path: Path, shuffled: int | None = None) -> Dataset:
     """The data set, from the downloaded zip or from a folder of its CSV files.
 
     Each station is cut into windows of 48 hours, one after the other and at the same hours for
     all stations. The first 70 % of the time are for training, the next 10 % for validation, the
-    rest for the test. Windows without a single reading are left out.
+    rest for the test; or as many windows by chance, where `shuffled` is a seed. Windows without a
+    single reading are left out.
 
     Raises:
         InputError: A file cannot be read, lacks a column, or has an hour twice.
@@ -60,7 +65,10 @@ def read_air(path: Path) -> Dataset:
     grid = np.full((len(readings), last + 1 - first, len(CHANNELS)), np.nan)
     for station, (hour, reading) in enumerate(zip(hours, readings, strict=True)):
         grid[station, hour - first] = reading
-    return _split(grid, np.datetime64(first, "h"))
+    by_station = [windows(station, HOURS) for station in grid]
+    if shuffled is not None:
+        return _split_by_chance(by_station, shuffled)
+    return _split_by_time(by_station, np.datetime64(first, "h"))
 
 
 def _hours(name: str, clock: Float[np.ndarray, "row 4"]) -> Int[np.ndarray, " row"]:
@@ -82,18 +90,33 @@ def _hours(name: str, clock: Float[np.ndarray, "row 4"]) -> Int[np.ndarray, " ro
     return hours
 
 
-def _split(grid: Float[np.ndarray, "station hour dim"], first: np.datetime64) -> Dataset:
-    cuts = bounds(grid.shape[1] // HOURS, f"windows of {HOURS} hours")
-    by_station = [windows(station, HOURS) for station in grid]
-    parts = []
-    for piece in (slice(cuts[0]), slice(*cuts), slice(cuts[1], None)):
-        value = np.concatenate([station[piece] for station in by_station])
-        parts.append(regular(value[np.isfinite(value).any(axis=(1, 2))]))
-    train, validation, test = standardise(*parts)
+def _split_by_time(by_station: Sequence[Windows], first: np.datetime64) -> Dataset:
+    cuts = bounds(len(by_station[0]), f"windows of {HOURS} hours")
+    parts = [
+        np.concatenate([station[piece] for station in by_station])
+        for piece in (slice(cuts[0]), slice(*cuts), slice(cuts[1], None))
+    ]
     days = [str((first + cut * HOURS).astype("datetime64[D]")) for cut in (0, *cuts)]
-    about = (
-        f"Beijing multi-site air quality, {grid.shape[0]} stations, windows of {HOURS} hours. "
-        f"Training from {days[0]}, validation from {days[1]}, test from {days[2]}; each channel "
-        f"standardised by the training part."
+    split = f"Training from {days[0]}, validation from {days[1]}, test from {days[2]}"
+    return _dataset("air", parts, f"{len(by_station)} stations", split)
+
+
+def _split_by_chance(by_station: Sequence[Windows], seed: int) -> Dataset:
+    value = np.concatenate(by_station)
+    cuts = bounds(len(value), f"windows of {HOURS} hours")
+    parts = np.split(np.random.default_rng(seed).permutation(value), cuts)
+    split = (
+        "70 % of the windows, taken by chance, for training, 10 % for validation and 20 % for the "
+        "test, so that most have been seen at other stations"
     )
-    return Dataset("air", train, validation, test, CHANNELS, about)
+    return _dataset("air-shuffled", parts, f"{len(by_station)} stations", split)
+
+
+def _dataset(name: str, parts: Sequence[Windows], stations: str, split: str) -> Dataset:
+    full = (regular(part[np.isfinite(part).any(axis=(1, 2))]) for part in parts)
+    train, validation, test = standardise(*full)
+    about = (
+        f"Beijing multi-site air quality, {stations}, windows of {HOURS} hours. {split}; each "
+        f"channel standardised by the training part."
+    )
+    return Dataset(name, train, validation, test, CHANNELS, about)

@@ -139,6 +139,15 @@ DATASETS: dict[str, Recipe] = {
             read=_unseeded(read_air),
         ),
         Original(
+            name="air-shuffled",
+            description="the same, windows to learn from and to test on taken by chance",
+            sizes="7,008 + 1,752 series of 48 steps, 11 channels",
+            url="https://archive.ics.uci.edu/dataset/501",
+            form="the downloaded zip, or a folder of its PRSA_Data_*.csv",
+            read=read_air,
+            seeded=True,
+        ),
+        Original(
             name="gas",
             description="14 gas sensors with modulated heaters",
             sizes="about 80,000 series of 48 steps, 19 channels",

@@ -12,7 +12,10 @@ from nrtsi.config import validated
 from nrtsi.datasets.registry import DATASETS
 from nrtsi.errors import InputError
 
-NAMES = "ablation air air-shuffled billiards billiards-irregular gas mujoco nfl sinusoids threshold traffic"
+NAMES = (
+    "ablation air air-shuffled billiards billiards-irregular gas mujoco nfl sinusoids threshold "
+    "traffic"
+)
 
 
 def test_every_table_of_the_paper_is_there():

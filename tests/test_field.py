@@ -215,7 +215,7 @@ def test_a_loss_that_is_not_finite_teaches_nothing():
         torch.testing.assert_close(weight, before[name], equal_nan=True)
     hiding = Hiding.choose("points", data, whole_rows=False)
     trial = Trial.of(data, Spans.whole(data), hiding, 0, Hints())
-    assert not trial.helps(Hints(field=survey.field))
+    assert not trial.helps(Hints(field=survey.field), worth=1.0)
 
 
 @pytest.mark.parametrize(("rows", "dims"), [(100, 1), (400, 17)])
@@ -312,7 +312,16 @@ def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
 @pytest.mark.usefixtures("quick")
 def test_a_random_walk_is_left_to_lines():
     walk = np.cumsum(np.random.default_rng(0).standard_normal((900, 2)), axis=0)
-    assert model(steps=60).fit(walk).info()["kriged"] == "nothing"
+    made = []
+
+    def count(survey, fraction, advance=Survey.advance):
+        made.append(survey.step)
+        return advance(survey, fraction)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Survey, "advance", count)
+        assert model(steps=400).fit(walk).info()["kriged"] == "nothing"
+    assert len(made) == opening.LEAST_STEPS  # a first look is enough to see that
 
 
 def test_what_is_remembered_is_not_learnt_again(monkeypatch):

@@ -26,6 +26,10 @@ Learnt = TypeVar("Learnt", Field, Flow)
 FIELD_SHARE, FLOW_SHARE = 1 / 4, 1 / 3
 FIELD_SECONDS, FLOW_SECONDS, LEAST_STEPS, LOOK = 10.0, 30.0, 100, 0.15
 
+# What may be left over with a hint, in parts of what is without, for it to be kept; and with a
+# field that has just begun to learn, for it to go on.
+WORTH, PROMISING = 0.9, 0.95
+
 
 def settle_hints(run: Run, saved: Saved | None) -> None:
     """Gives the run what is remembered, and the field and the flow of its data where of use."""
@@ -59,11 +63,13 @@ def _learnt_field(run: Run) -> Field | None:
     trial = _trial(run)
     if not run.agree(trial.open):
         return None
-    _Lesson(run, survey, FIELD_SHARE).learn()
-    field = _everyones(run, survey.field)
-    if not run.agree(trial.helps(Hints(field=field), power=1)):
-        log.info("field: of no use after %d steps", survey.step)
-        return None
+    lesson = _Lesson(run, survey, FIELD_SHARE)
+    for until, worth in ((0.0, PROMISING), (1.0, WORTH)):
+        lesson.learn(until=until, least=LEAST_STEPS)
+        field = _everyones(run, survey.field)
+        if not run.agree(trial.helps(Hints(field=field), worth, power=1)):
+            log.info("field: of no use after %d steps", survey.step)
+            return None
     log.info("field: learnt in %d steps", survey.step)
     return field
 
@@ -87,7 +93,7 @@ def _learnt_flow(run: Run) -> Flow | None:
         return None
     lesson.learn()
     flow = _everyones(run, apprentice.measured())
-    if not run.agree(trial.helps(Hints(flow=flow))):
+    if not run.agree(trial.helps(Hints(flow=flow), WORTH)):
         log.info("flow: of no use after %d steps", apprentice.step)
         return None
     log.info("flow: learnt in %d steps", apprentice.step)

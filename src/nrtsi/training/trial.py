@@ -13,9 +13,8 @@ from nrtsi.training.batches import SEGMENT, Spans
 
 __all__ = ["Trial"]
 
-# What may be left over with a hint, in parts of what is without; and of interpolation's error
-# without, where there is anything to be gained.
-WORTH, KNOWN = 0.9, 0.01
+# What is left over in parts of interpolation's error, where there is anything to be gained.
+KNOWN = 0.01
 
 # Stretches on which the use is tried, at least and at most; and the rows and cells of them, about.
 TRIED, ROWS, CELLS = (2, 64), 2**12, 2**16
@@ -59,8 +58,8 @@ class Trial:
         """Whether there is anything left to say beside what others do."""
         return self._left(*self.others) > KNOWN * self._left()
 
-    def helps(self, hints: Hints, power: int = 2) -> bool:
-        """Whether clearly less is left over with what they say than without.
+    def helps(self, hints: Hints, worth: float, power: int = 2) -> bool:
+        """Whether less than so much is left over with what they say, in parts of what is without.
 
         By the mean of the squares, or of another power: of squares a few cells that nobody could
         know may decide.
@@ -69,7 +68,7 @@ class Trial:
         if not all(np.isfinite(each).all() for each in more):
             return False
         left = self._left(*self.others, *more, power=power)
-        return left < WORTH * self._left(*self.others, power=power)
+        return left < worth * self._left(*self.others, power=power)
 
     def _left(self, *said: Float[np.ndarray, "row dim"], power: int = 2) -> float:
         """Error of the best blend of these and of interpolation, in the hidden cells.

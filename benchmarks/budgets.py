@@ -27,7 +27,7 @@ from nrtsi.atomic import check_writable
 from nrtsi.bench.tables import open_table
 from nrtsi.errors import InputError, NrtsiError
 from nrtsi.frames import duration
-from nrtsi.stopwatch import CLOCKS, going_by
+from nrtsi.stopwatch import CLOCKS
 
 if TYPE_CHECKING:
     from budgeting.trial import Trial
@@ -40,8 +40,7 @@ OUT = Path(__file__).parent / "results" / "budgets.csv"
 def main() -> None:
     options = _options()
     try:
-        with going_by(CLOCKS[options.clock]):
-            _measure(options)
+        _measure(options)
     except NrtsiError as error:
         print(f"budgets: {error}", file=sys.stderr)
         sys.exit(2)
@@ -83,7 +82,8 @@ def _measure(options: argparse.Namespace) -> None:
         else:
             row = _trained(trial, data[table.name], options.out, revision)
         add(options.out, row)
-        trial.checkpoint(options.out, revision).unlink(missing_ok=True)
+        if options.kept is None:
+            trial.checkpoint(options.out, revision).unlink(missing_ok=True)
         print(_sentence(row))
     if options.plot is not None:
         plot(options.plot, read(options.out))

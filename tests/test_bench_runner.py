@@ -21,6 +21,7 @@ from nrtsi.datasets.registry import make
 from nrtsi.datasets.table import to_table
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.imputer import load
+from nrtsi.stopwatch import CLOCKS
 from nrtsi.training.course import Budget
 
 TIMINGS = {"train_s": "", "impute_s": "", "peak_mib": ""}
@@ -357,6 +358,18 @@ def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
     least, most = some.training.rows
     steps = data.train.value.shape[1]
     assert ours.model.train["hidden"] == (least / steps, most / steps)
+
+
+def test_seconds_are_those_of_the_clock_that_is_asked_for(tmp_path, monkeypatch):
+    ticks = iter(range(10**6))
+    monkeypatch.setitem(CLOCKS, "core", lambda: float(next(ticks)))
+    for clock, seconds in (("core", {"1.00"}), ("wall", {"0.00"})):
+        rows = run(plan(tmp_path, methods=("mean",), clock=clock, overwrite=True))
+        assert {row.impute_s for row in rows} == seconds
+        (tmp_path / "out.csv").unlink()
+    timed = plan(tmp_path, table(methods=["nrtsi"]), budget=Budget(seconds=60.0), quick=False)
+    assert timed.effort("nrtsi") == "budget 60 s"
+    assert replace(timed, clock="core").effort("nrtsi") == "budget 60 s of cores"
 
 
 ORIGINALS = Path(__file__).parents[2] / "shared" / "data"

@@ -84,6 +84,21 @@ def test_rows_of_other_data_are_not_taken_for_these():
     assert not one.is_in([row(data="sinusoids", versions=versions, seed=1)], data)
 
 
+def test_a_training_goes_by_its_clock_and_is_no_other_clocks(tmp_path, monkeypatch):
+    trial, data = part("trial"), make("sinusoids", series=(40, 3))
+    ticks = iter(range(10**6))
+    monkeypatch.setitem(trial.CLOCKS, "core", lambda: float(next(ticks)))
+    by_core = trial.Trial(open_table("sinusoids"), 9.0, settings={"preset": "tiny"}, clock="core")
+    by_wall = replace(by_core, clock="wall")
+    found = by_core.run(data, by_core.checkpoint(tmp_path / "b.csv", "abc"), "abc")
+    assert found.seconds == round(found.seconds) >= 9.0
+    assert 1 <= found.steps <= 9
+    assert found.versions.endswith("; 9s of cores")
+    assert by_core.is_in([found], data)
+    assert not by_wall.is_in([found], data)
+    assert by_core.checkpoint(tmp_path, "abc") != by_wall.checkpoint(tmp_path, "abc")
+
+
 def test_what_is_scored_is_the_validation_part_with_all_that_the_settings_hide():
     table, data = open_table("sinusoids"), make("sinusoids", series=(40, 3))
     task = part("trial").validation_task(table, data)

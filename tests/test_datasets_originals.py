@@ -75,7 +75,7 @@ def test_air_shuffled_has_the_same_windows_in_an_order_of_the_seed(tmp_path):
     folder = air_folder(tmp_path, value=lambda hour, channel: (hour * 37 + channel) % 1009)
 
     def ordered(data):
-        """All hours of all windows, scaled by themselves; the parts have other means."""
+        """All hours of all windows, scaled by themselves: each split has a scale of its own."""
         value = np.concatenate([part.value for part in data.parts.values()]).reshape(-1, 11)
         return (value - value.mean(axis=0)) / value.std(axis=0)
 
@@ -88,8 +88,13 @@ def test_air_shuffled_has_the_same_windows_in_an_order_of_the_seed(tmp_path):
     assert not np.allclose(a, b)
     np.testing.assert_allclose(np.sort(a, axis=0), np.sort(b, axis=0), atol=1e-9)
     # Whole windows change places: inside one, hours follow each other as they did.
-    starts = {tuple(np.round(window[:, 0], 6)) for window in a.reshape(-1, 48, 11)}
-    assert starts == {tuple(np.round(window[:, 0], 6)) for window in b.reshape(-1, 48, 11)}
+    whole = {tuple(np.round(window, 6).ravel()) for window in a.reshape(-1, 48, 11)}
+    assert whole == {tuple(np.round(window, 6).ravel()) for window in b.reshape(-1, 48, 11)}
+
+
+def test_air_of_a_few_days_cannot_be_shuffled(tmp_path):
+    with pytest.raises(InputError, match=r"a split needs at least 10 windows of 48 hours, got 8;"):
+        read_air(air_folder(tmp_path, 4 * 48), 0)
 
 
 def test_air_keeps_what_is_missing_and_leaves_out_windows_of_nothing(tmp_path):

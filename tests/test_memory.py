@@ -294,6 +294,27 @@ def test_few_noisy_days_of_two_kinds_are_remembered_in_two_ways():
     assert error(way) < error(way.second)
 
 
+def test_series_whose_next_of_kin_are_remembered_do_not_tell_of_those_who_have_none():
+    """Every day is there at four stations nearly alike, as no day to come will be."""
+    rng = np.random.default_rng(0)
+    mix = rng.standard_normal((12, 24 * 4))
+    every = (rng.standard_normal((160, 12)) @ mix).reshape(160, 24, 4)
+    every = every + 0.5 * rng.standard_normal(every.shape)
+    stations = np.repeat(every[:80], 4, axis=0)
+    series = SeriesSet.stack(stations + 0.01 * rng.standard_normal(stations.shape))
+    to_come = SeriesSet.stack(every[80:])
+    kin, strangers = (remember(series, hiding(series), 0, held) for held in (None, to_come))
+    hidden = hiding(series).draw(to_come, np.random.default_rng(1))
+
+    def error(kept):
+        told = kept.memory.recall(to_come.hide(hidden)).value
+        return np.square(told - to_come.value)[hidden].mean()
+
+    assert error(strangers) < 0.9 * error(kin)
+    few = to_come.select(np.arange(3))  # too few to tell
+    assert str(remember(series, hiding(series), 0, few).memory) == str(kin.memory)
+
+
 def test_irregular_times_are_remembered_by_splines_where_these_are_closer():
     rng = np.random.default_rng(0)
     time = np.sort(rng.uniform(0, 50, (200, 50)), axis=1)

@@ -17,7 +17,7 @@ from nrtsi.config import preset_for
 from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
-from nrtsi.stopwatch import OF
+from nrtsi.stopwatch import CLOCKS, TOLD, going_by
 from nrtsi.training.course import Budget
 
 UNITS = {3600: "h", 60: "m"}
@@ -44,6 +44,11 @@ class Trial:
         return "quick" if self.seconds is None else spelled(self.seconds)
 
     @property
+    def _told(self) -> str:
+        """The budget, and what a second of it was."""
+        return self.budget if self.seconds is None else self.budget + TOLD[self.clock]
+
+    @property
     def preset(self) -> str:
         """The one that is asked for, or that the budget chooses."""
         usual = "tiny" if self.seconds is None else None
@@ -65,12 +70,12 @@ class Trial:
 
     def is_in(self, rows: Sequence[Row], data: Dataset) -> bool:
         """Whether it was made already, on these very data."""
-        own = f" data {data.digest};"
-        return any(row.job == self.job and own in row.versions for row in rows)
+        own = f" data {data.digest}; {self._told}"
+        return any(row.job == self.job and row.versions.endswith(own) for row in rows)
 
     def checkpoint(self, out: Path, revision: str) -> Path:
         """Where a training that was stopped is kept: beside the results."""
-        words = json.dumps([*self.job, revision])
+        words = json.dumps([*self.job, self.clock, revision])
         return out.with_name(
             f"{out.name}.{hashlib.sha256(words.encode()).hexdigest()[:12]}.checkpoint"
         )
@@ -81,8 +86,9 @@ class Trial:
         """Trains, or goes on with what the checkpoint has, and scores."""
         quick = tiny("nrtsi") if self.seconds is None else {}
         ours = Ours(self.seed, **self.table.method.get("nrtsi", {}) | quick | self.settings)
-        ours.fit(replace(self._lesson(data), checkpoint=checkpoint, listener=listener))
-        return self._scored(ours, data, self.budget + OF[self.clock], revision)
+        with going_by(CLOCKS[self.clock]):
+            ours.fit(replace(self._lesson(data), checkpoint=checkpoint, listener=listener))
+        return self._scored(ours, data, self._told, revision)
 
     def of_kept(self, path: Path, data: Dataset, revision: str) -> Row:
         """Scores a model that `nrtsi bench run --models` kept of a training like this one.

@@ -224,7 +224,8 @@ class NRTSI(Imputer):
             held = held if held is None else aside.leave(held)
         if held is not None:
             _check_validation(held, course)
-        kept = remember(scaled, course.hiding, course.seed) if course.model.recall else None
+        recall = course.model.recall
+        kept = remember(scaled, course.hiding, course.seed, held) if recall else None
         network = course.model.network
         log.info("setting %s, preset %s, network %s", self.setting_, self.preset_, network)
         trained = train(

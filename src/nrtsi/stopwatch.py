@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["CLOCKS", "OF", "going_by", "now"]
+__all__ = ["CLOCKS", "TOLD", "going_by", "now"]
 
 Clock = Callable[[], float]
 
@@ -13,14 +13,17 @@ CLOCKS: dict[str, Clock] = {"wall": time.monotonic, "core": time.process_time}
 """What a second can be: one that passes, or one that this process was worked on, by all cores
 together. By the latter, what else a machine has to do makes no training shorter."""
 
-OF = {"wall": "", "core": " of cores"}
+TOLD = {"wall": "", "core": " of cores"}
 """What is told behind a time that was kept by each."""
 
 _CLOCK: ContextVar[Clock] = ContextVar("clock", default=time.monotonic)
 
 
 def now() -> float:
-    """Seconds since some moment: by the clock on the wall, unless another was asked for."""
+    """Seconds since some moment: by the clock on the wall, unless another was asked for.
+
+    A thread that was not given its starter's context has the wall's.
+    """
     return _CLOCK.get()()
 
 

@@ -29,7 +29,7 @@ from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 from nrtsi.events import Listener
 from nrtsi.frames import duration
-from nrtsi.stopwatch import CLOCKS, OF, going_by
+from nrtsi.stopwatch import CLOCKS, TOLD, going_by
 from nrtsi.training.course import Budget
 
 __all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
@@ -80,7 +80,7 @@ class Plan:
         budget = self.budget_of(method)
         if budget.steps is not None:
             return f"{budget.steps} steps"
-        return f"budget {budget.seconds:g} s{OF[self.clock]}"
+        return f"budget {budget.seconds:g} s{TOLD[self.clock]}"
 
     def budget_of(self, method: str) -> Budget:
         """The time a method has to train: its own, or that of all."""

@@ -42,12 +42,12 @@ HOURS = 48
 Windows: TypeAlias = Float[np.ndarray, "_ 48 dim"]
 
 
-def read_air(path: Path, shuffled: int | None = None) -> Dataset:
+def read_air(path: Path, seed: int | None = None) -> Dataset:
     """The data set, from the downloaded zip or from a folder of its CSV files.
 
     Each station is cut into windows of 48 hours, one after the other and at the same hours for
     all stations. The first 70 % of the time are for training, the next 10 % for validation, the
-    rest for the test; or as many windows by chance, where `shuffled` is a seed. Windows without a
+    rest for the test; or as many windows by chance, where there is a `seed`. Windows without a
     single reading are left out.
 
     Raises:
@@ -66,8 +66,8 @@ def read_air(path: Path, shuffled: int | None = None) -> Dataset:
     for station, (hour, reading) in enumerate(zip(hours, readings, strict=True)):
         grid[station, hour - first] = reading
     by_station = [windows(station, HOURS) for station in grid]
-    if shuffled is not None:
-        return _split_by_chance(by_station, shuffled)
+    if seed is not None:
+        return _split_by_chance(by_station, seed)
     return _split_by_time(by_station, np.datetime64(first, "h"))
 
 

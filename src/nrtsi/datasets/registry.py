@@ -140,7 +140,7 @@ DATASETS: dict[str, Recipe] = {
         ),
         Original(
             name="air-shuffled",
-            description="the same, windows to learn from and to test on taken by chance",
+            description="the windows of air, split by chance and not by time",
             sizes="7,008 + 1,752 series of 48 steps, 11 channels",
             url="https://archive.ics.uci.edu/dataset/501",
             form="the downloaded zip, or a folder of its PRSA_Data_*.csv",

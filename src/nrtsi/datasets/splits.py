@@ -11,7 +11,7 @@ from nrtsi.series import SeriesSet
 __all__ = ["bounds", "regular", "standardise", "train_and_validation", "windows"]
 
 LEAST = 10
-"""Pieces of time a split by time needs, so that a tenth of them is one."""
+"""Pieces that a split needs, so that a tenth of them is one."""
 
 
 def train_and_validation(part: Part) -> tuple[Part, Part]:
@@ -26,10 +26,10 @@ def train_and_validation(part: Part) -> tuple[Part, Part]:
 
 
 def bounds(pieces: int, what: str) -> tuple[int, int]:
-    """Where validation and test begin when pieces of time are split 70 / 10 / 20.
+    """Where validation and test begin when pieces are split 70 / 10 / 20.
 
     Args:
-        pieces: How many there are, in order of time.
+        pieces: How many there are.
         what: Their name, for the error, as in "days".
 
     Raises:
@@ -40,7 +40,7 @@ def bounds(pieces: int, what: str) -> tuple[int, int]:
     """
     if pieces < LEAST:
         raise InputError(
-            f"a split by time needs at least {LEAST} {what}, got {pieces}; give a longer file"
+            f"a split needs at least {LEAST} {what}, got {pieces}; give a longer file"
         )
     return pieces * 7 // 10, pieces * 8 // 10
 

@@ -69,11 +69,16 @@ class Kept:
     """The number of each series among the remembered ones; -1 where it is none of them."""
 
 
-def remember(series: SeriesSet, hiding: Hiding, seed: int) -> Kept | None:
+def remember(
+    series: SeriesSet, hiding: Hiding, seed: int, held: SeriesSet | None = None
+) -> Kept | None:
     """Remembers `series`, which are scaled; None where they have no time in common, or no likes.
 
-    The ways to do so are tried on some of them with cells hidden; the best is used, if it is
-    better than interpolation. The same data and seed are always remembered in the same way.
+    The ways to do so are tried on some series with cells hidden; the best is used, if it is better
+    than interpolation. They are tried on `held`, where that is enough, which is not remembered:
+    among `series` each may have its next of kin, such as the same day at another station, which
+    those that will be asked about have not. The same data and seed are always remembered in the
+    same way.
     """
     rng = np.random.default_rng([seed, 5])
     stock = Stock.of(series, rng)
@@ -81,12 +86,18 @@ def remember(series: SeriesSet, hiding: Hiding, seed: int) -> Kept | None:
         return None
     own = np.full(series.series, -1)
     own[stock.kept] = np.arange(stock.kept.size)
-    tried = rng.permutation(stock.kept)[: _enough(stock.value.size)]
-    truth = series.select(tried)
+    some = _enough(stock.value.size)
+    strangers = None if held is None else held.select(np.flatnonzero(held.length))
+    if strangers is not None and strangers.series >= TRIED[0]:
+        truth = strangers.select(rng.permutation(strangers.series)[:some])
+        who = Marks.of(stock.series).find(truth)
+    else:
+        tried = rng.permutation(stock.kept)[:some]
+        truth, who = series.select(tried), own[tried]
     hidden = hiding.draw(truth, rng)
     if not hidden.any():
         return None
-    trial = _Trial(stock, truth, hidden, own[tried])
+    trial = _Trial(stock, truth, hidden, who)
     way, error = trial.best()
     if stock.bridged:
         other, changed = replace(trial, stock=_completed(stock, way)).best()

@@ -280,16 +280,23 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+# Seconds up to which the smaller of two sizes has the lower error on a core, about half-way
+# between times at which both were measured (docs/benchmarks.md, error against budget).
+SHORT, LONG = 180.0, 1800.0
+
+
 def preset_for(name: str | None, budget: float | None) -> str:
     """The name of the preset to use: the caller's, or one that suits `budget` seconds.
 
-    >>> preset_for(None, 60.0), preset_for(None, 5.0), preset_for("paper", 5.0)
-    ('base', 'small', 'paper')
+    >>> [preset_for(None, seconds) for seconds in (60.0, 600.0, 3600.0)]
+    ['small', 'base', 'large']
+    >>> preset_for("paper", 60.0), preset_for(None, None)
+    ('paper', 'base')
     """
     if name is None:
-        if budget is None or 15 <= budget <= 1800:
+        if budget is None:  # so many steps, which no size makes fewer
             return "base"
-        return "small" if budget < 15 else "large"
+        return "small" if budget <= SHORT else "base" if budget <= LONG else "large"
     if name not in PRESETS:
         raise InputError(
             f"preset must be one of {', '.join(PRESETS)}, got {name!r}; "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING
 
 from budgeting.page import relative
 from budgeting.rows import Row, series_of
@@ -21,40 +21,47 @@ from nrtsi.plotting.canvas import (
     save,
 )
 
-COLORS = (IMPUTED, OBSERVED, READ, "#4d9221", "#7a7a7a", "#b8860b", "#333333")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-DEFAULT: dict[str, Any] = {"marker": "o", "linestyle": "-", "capsize": 3}
-TRIED: dict[str, Any] = {"marker": ".", "linestyle": "none", "alpha": 0.5}
+SIZES = {"tiny": "#4d9221", "small": IMPUTED, "base": OBSERVED, "large": READ, "paper": "#333333"}
 
 
 def plot(path: Path, rows: Sequence[Row]) -> None:
-    """A line a data set with the defaults, and a dot for everything else that was tried."""
+    """A panel a data set: a dot for each size and time, a line through what budgets choose."""
+    rows = [row for row in rows if not row.changes]
     if not rows:
         raise InputError("there is nothing to draw; measure something first")
-    figure = blank(6.0)
-    axes = figure.subplots()
-    color = dict(zip(sorted({row.data for row in rows}), COLORS * len(rows), strict=False))
-    for data, asked, budgets in series_of(rows):
-        time = [fmean(row.seconds for row in some) for some in budgets]
-        share, spread = zip(*map(relative, budgets), strict=True)
-        axes.errorbar(
-            time,
-            share,
-            yerr=None if asked else spread,
-            color=color[data],
-            **TRIED if asked else DEFAULT,
-        )
-    axes.axhline(1.0, color=PATH, linestyle="--", zorder=1)
-    axes.set(xscale="log", yscale="log", xlabel="time to train")
-    axes.set_ylabel("error on validation series, linear interpolation = 1")
-    budgets = {row.budget: row.seconds for row in rows}
-    axes.set_xticks(list(budgets.values()), list(budgets), minor=False)
-    axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_formatter("{x:g}")
-    plain_axes(axes)
-    legend = [sample(each, name, **LINE) for name, each in color.items()]
-    legend.append(sample(PATH, "linear interpolation", marker="none", linestyle="--"))
-    if any(row.asked for row in rows):
-        legend.append(sample(PATH, "other sizes", markersize=3.0))
-    explain(figure, "What time to train buys", legend)
+    figure = blank(4.5)
+    data = sorted({row.data for row in rows})
+    panels = figure.subplots(1, len(data), squeeze=False)[0]
+    for axes, name in zip(panels, data, strict=True):
+        _panel(axes, name, [row for row in rows if row.data == name])
+    panels[0].set_ylabel("error, linear interpolation = 1")
+    sizes = {row.preset for row in rows}
+    legend = [sample(color, name) for name, color in SIZES.items() if name in sizes]
+    legend.append(sample(PATH, "what the budget chooses", **LINE))
+    explain(figure, "What time to train buys, on validation series", legend)
     save(figure, path)
+
+
+def _panel(axes: "Axes", name: str, rows: Sequence[Row]) -> None:
+    for _, asked, budgets in series_of(rows):
+        time = [fmean(row.nominal for row in some) for some in budgets]
+        share, spread = zip(*map(relative, budgets), strict=True)
+        if not asked:
+            axes.plot(time, share, color=PATH, zorder=1)
+        for each in zip(time, share, spread, budgets, strict=True):
+            _dot(axes, *each)
+    budgets = {row.nominal: row.budget for row in rows}
+    axes.set(title=name, xscale="log", yscale="log", xlabel="time to train")
+    axes.set_xticks(list(budgets), list(budgets.values()), minor=False)
+    axes.set_xticks([], minor=True)
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted("{x:g}")
+    plain_axes(axes)
+
+
+def _dot(axes: "Axes", time: float, share: float, spread: float, rows: Sequence[Row]) -> None:
+    color = SIZES[rows[0].preset]
+    axes.errorbar(time, share, yerr=spread, color=color, marker="o", capsize=3, alpha=0.8)

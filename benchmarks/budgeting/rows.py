@@ -51,9 +51,14 @@ class Row:
         return self.data, self.budget, self.preset, self.changes, self.seed
 
     @property
+    def nominal(self) -> float:
+        """Seconds that were asked for, or that a quick trial took."""
+        return self.seconds if self.budget == "quick" else duration(self.budget)
+
+    @property
     def asked(self) -> str:
         """What is to be asked for to get it, such as `small model.width=48`; empty for nothing."""
-        usual = self.budget != "quick" and preset_for(None, duration(self.budget)) == self.preset
+        usual = self.budget != "quick" and preset_for(None, self.nominal) == self.preset
         return " ".join(word for word in ("" if usual else self.preset, self.changes) if word)
 
 

@@ -143,6 +143,8 @@ def test_a_preset_that_the_budget_would_choose_is_no_other_training():
     assert trial(table, 600.0, 0, {"preset": "base"}).job == trial(table, 600.0).job
     assert trial(table, 600.0, 0, {"preset": "large"}).job != trial(table, 600.0).job
     assert (row().asked, row(preset="small").asked) == ("", "small")
+    hour = {"budget": "1h", "preset": "large"}
+    assert (row(**hour).asked, row(**hour, data="air").asked) == ("", "large")
 
 
 def test_a_quick_run_makes_a_row_goes_on_and_draws(tmp_path, monkeypatch, capsys):

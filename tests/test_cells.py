@@ -32,6 +32,8 @@ VARIANTS = {
     "values": {"residual": False, "normalise": False},
 }
 
+CLOCK = Clock("number", 0, 1.0)
+
 
 def network(config, layout):
     """A network whose output is not zero, though it starts as interpolation."""
@@ -330,8 +332,19 @@ def test_cells_refuse_what_they_cannot_do():
 def test_windows_of_many_cells_are_fewer_in_a_step(dims, windows):
     words = NRTSI(preset="base", steps=0).get_params()
     series = SeriesSet.stack(partly(0, dims=dims))
-    course, _, _ = course_of(words, series, Clock("number", 0, 1.0))
+    course, _, _ = course_of(words, series, CLOCK)
     assert course.train.batch == windows
+
+
+@pytest.mark.parametrize(("budget", "sizes"), [("1m", "small small"), ("1h", "base large")])
+def test_the_budget_chooses_the_size_by_the_kind_of_holes(budget, sizes):
+    cells = partly(0, dims=3)
+    rows = np.where(np.isnan(cells).any(axis=-1, keepdims=True), np.nan, cells)
+    chosen = [
+        course_of(NRTSI(budget=budget).get_params(), SeriesSet.stack(each), CLOCK)[2]
+        for each in (cells, rows)
+    ]
+    assert " ".join(chosen) == sizes
 
 
 def test_a_training_cut_short_goes_on_to_the_same_weights(tmp_path):

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from nrtsi.bench.results import read_lines, write_lines
+from nrtsi.bench.tables import open_table
 from nrtsi.config import preset_for
 from nrtsi.errors import InputError
 from nrtsi.frames import duration
@@ -58,8 +59,10 @@ class Row:
     @property
     def asked(self) -> str:
         """What is to be asked for to get it, such as `small model.width=48`; empty for nothing."""
-        usual = self.budget != "quick" and preset_for(None, self.nominal) == self.preset
-        return " ".join(word for word in ("" if usual else self.preset, self.changes) if word)
+        partial = open_table(self.data).partial
+        usual = None if self.budget == "quick" else preset_for(None, self.nominal, partial=partial)
+        preset = "" if self.preset == usual else self.preset
+        return " ".join(word for word in (preset, self.changes) if word)
 
 
 COLUMNS = tuple(field.name for field in fields(Row))

@@ -52,7 +52,8 @@ class Trial:
     def preset(self) -> str:
         """The one that is asked for, or that the budget chooses."""
         usual = "tiny" if self.seconds is None else None
-        return preset_for(self.settings.get("preset", usual), self.seconds)
+        asked = self.settings.get("preset", usual)
+        return preset_for(asked, self.seconds, partial=self.table.partial)
 
     @property
     def changes(self) -> str:

@@ -75,9 +75,9 @@ def course_of(
     """
     budget = budget_of(words["budget"], words["steps"])
     setting = choose_setting(words["setting"], series)
-    name = preset_for(words["preset"], budget.seconds)
-    preset = PRESETS[name]
     partial = is_partial(setting, series)
+    name = preset_for(words["preset"], budget.seconds, partial=partial)
+    preset = PRESETS[name]
     model = _model(preset, words["model"], series.dims, partial=partial)
     hole = longest_hole(series)
     coarsest = _coarsest(words["max_level"], hole)

@@ -285,18 +285,20 @@ PRESETS: dict[str, Preset] = {
 SHORT, LONG = 180.0, 1800.0
 
 
-def preset_for(name: str | None, budget: float | None) -> str:
+def preset_for(name: str | None, budget: float | None, *, partial: bool = False) -> str:
     """The name of the preset to use: the caller's, or one that suits `budget` seconds.
+
+    Where rows are partly observed a larger network than the base has not been seen to help.
 
     >>> [preset_for(None, seconds) for seconds in (60.0, 600.0, 3600.0)]
     ['small', 'base', 'large']
-    >>> preset_for("paper", 60.0), preset_for(None, None)
-    ('paper', 'base')
+    >>> preset_for("paper", 60.0), preset_for(None, None), preset_for(None, 3600.0, partial=True)
+    ('paper', 'base', 'base')
     """
     if name is None:
         if budget is None:  # so many steps, which no size makes fewer
             return "base"
-        return "small" if budget <= SHORT else "base" if budget <= LONG else "large"
+        return "small" if budget <= SHORT else "base" if budget <= LONG or partial else "large"
     if name not in PRESETS:
         raise InputError(
             f"preset must be one of {', '.join(PRESETS)}, got {name!r}; "

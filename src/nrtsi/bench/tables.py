@@ -113,6 +113,11 @@ class Table(_Data):
             raise ValueError(f"methods must name {', '.join(sorted(strange))}, whose settings are")
         return self
 
+    @property
+    def partial(self) -> bool:
+        """Whether rows are partly observed."""
+        return self.training.rows is None
+
     def data_of(self, setting: Setting) -> str:
         """The data set of a setting."""
         return setting.data or self.data

@@ -280,8 +280,9 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-# Seconds up to which the smaller of two sizes has the lower error on a core, about half-way
-# between times at which both were measured (docs/benchmarks.md, error against budget).
+# Seconds up to which the smaller of two sizes is taken. On a core `small` was ahead of `base`
+# after 60, and `base` level with `large` after 600 (docs/benchmarks.md, error against budget):
+# where in between, or beyond, they change places is a guess.
 SHORT, LONG = 180.0, 1800.0
 
 

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from budgeting.rows import Row, add, read
 
-from nrtsi.atomic import check_writable
 from nrtsi.bench.tables import open_table
+from nrtsi.core.atomic import check_writable
+from nrtsi.core.budget_clock import CLOCKS
 from nrtsi.errors import InputError, NrtsiError
-from nrtsi.frames import duration
-from nrtsi.stopwatch import CLOCKS
+from nrtsi.tables import duration
 
 if TYPE_CHECKING:
     from budgeting.trial import Trial
 
-    from nrtsi.datasets.dataset import Dataset
+    from nrtsi.bench.datasets.dataset import Dataset
 
 OUT = Path(__file__).parent / "results" / "budgets.csv"
 
@@ -66,7 +66,7 @@ def _measure(options: argparse.Namespace) -> None:
 
     from nrtsi.bench.runner import code_revision
     from nrtsi.bench.tasks import data_of
-    from nrtsi.plotting.canvas import check_picture
+    from nrtsi.report.plots.canvas import check_picture
 
     if options.plot is not None:
         check_picture(options.plot, overwrite=True)
@@ -90,7 +90,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _trained(trial: "Trial", data: "Dataset", out: Path, revision: str) -> Row:
-    from nrtsi.progress import ProgressBar
+    from nrtsi.cli.progress import ProgressBar
 
     with ProgressBar() as listener:
         return trial.run(data, trial.checkpoint(out, revision), revision, listener)

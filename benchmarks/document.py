@@ -27,7 +27,7 @@ from nrtsi.bench.tables import open_table, table_names
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 ONE_TABLE = (
-    "One table with holes, as most people have it, a minute of one core (`benchmarks/single.py`, "
+    "One table with gaps, as most people have it, a minute of one core (`benchmarks/single.py`, "
     "[more](docs/benchmarks.md#one-table)):"
 )
 MARKS = ("<!-- made by benchmarks/document.py -->\n", "<!-- end -->\n")

@@ -1,4 +1,4 @@
-"""One table with holes, as most people have it: nrtsi beside what else fills it.
+"""One table with gaps, as most people have it: nrtsi beside what else fills it.
 
     python benchmarks/single.py
     python benchmarks/single.py "8 road sensors, 60 days" --budget 3m --out three-minutes.csv
@@ -18,10 +18,10 @@ from singles.page import COLUMNS
 
 from nrtsi import NRTSI
 from nrtsi.baselines import BASELINES
+from nrtsi.baselines.base import Imputer
 from nrtsi.bench.results import read_lines, write_lines
 from nrtsi.bench.runner import code_revision, code_versions
-from nrtsi.estimator import Imputer
-from nrtsi.stopwatch import CLOCKS, TOLD, going_by, now
+from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by, now
 
 OUT = Path(__file__).parent / "results" / "single.csv"
 METHODS = ("nrtsi", "nrtsi without field", "linear", "spline", "seasonal", "kalman", "knn", "mice")

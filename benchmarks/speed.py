@@ -16,7 +16,7 @@ from pathlib import Path
 from speeds.page import tables
 from speeds.sizes import FULL, QUICK
 
-from nrtsi.atomic import atomic, check_writable
+from nrtsi.core.atomic import atomic, check_writable
 from nrtsi.errors import InputError
 
 QUESTIONS = ("contest", "planning", "training", "growth", "startup")

@@ -4,7 +4,7 @@
     python benchmarks/trust.py station --seeds 3 --budget 1m
 
 fits a model on tables whose missing cells are known to this script alone, and compares: the share
-of 90 % intervals that hold the truth, by channel and length of hole; the error that the back-test
+of 90 % intervals that hold the truth, by channel and length of gap; the error that the back-test
 promised with the error that came; `method="auto"` with the best single method; and 90 % intervals
 of daily totals, pooled over draws, with the totals. Rows go to `benchmarks/results/trust.csv`.
 """
@@ -18,7 +18,7 @@ from trusting.data import BOUNDS, DATA
 from trusting.measure import Figure, figures
 
 from nrtsi import NRTSI
-from nrtsi.atomic import atomic
+from nrtsi.core.atomic import atomic
 
 OUT = Path(__file__).parent / "results" / "trust.csv"
 

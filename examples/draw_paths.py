@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from nrtsi import NRTSI
-from nrtsi.datasets.weather import weather
+from nrtsi.bench.datasets.weather import weather
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, help="training steps, in place of a minute")

@@ -1,4 +1,4 @@
-"""Fill the holes of a table, and check the filling against values that were hidden on purpose.
+"""Fill the gaps of a table, and check the filling against values that were hidden on purpose.
 
 python examples/fill_a_table.py            # about a minute
 python examples/fill_a_table.py --steps 20 # a glance
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import nrtsi
-from nrtsi.datasets.weather import weather
+from nrtsi.bench.datasets.weather import weather
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, help="training steps, in place of a minute")

@@ -5,7 +5,7 @@ import argparse
 import pandas as pd
 
 import nrtsi
-from nrtsi.datasets.weather import weather
+from nrtsi.bench.datasets.weather import weather
 
 
 def main() -> None:

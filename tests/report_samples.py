@@ -4,7 +4,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from nrtsi.report import Choice, Coverage, Gap, Refusal, Report, Score, SeriesShown, Tally
+from nrtsi.report import (
+    Coverage,
+    Gap,
+    MethodUse,
+    RefusalCount,
+    Report,
+    ReportScore,
+    SeriesShown,
+    Tally,
+)
 
 HOUR = Gap(1.0, 2.0, "1h", "2h")
 DAY = Gap(2.0, float("inf"), "2h", "")
@@ -30,7 +39,7 @@ def report(*series, channels=None, **changes):
     names = tuple(channels or (f"c{i}" for i in range(series[0].value.shape[1])))
     first = names[0]
     scores = [
-        Score(first, gap, method, n, error**2, error)
+        ReportScore(first, gap, method, n, error**2, error)
         for gap, n, errors in ((HOUR, 30, (0.5, 0.4)), (DAY, 10, (1.0, 2.0)))
         for method, error in zip(("nrtsi", "linear"), errors, strict=True)
     ]
@@ -48,12 +57,12 @@ def report(*series, channels=None, **changes):
         ),
         "level": 0.9,
         "scores": tuple(scores),
-        "choices": (Choice(first, HOUR, "linear", 30), Choice(first, DAY, "nrtsi", 10)),
+        "choices": (MethodUse(first, HOUR, "linear", 30), MethodUse(first, DAY, "nrtsi", 10)),
         "coverage": (
             Coverage(first, HOUR, 900, 300, 0.9, 0.9),
             Coverage(first, DAY, 800, 100, 0.9, 0.7),
         ),
-        "refusals": (Refusal(first, 30, "longer than any gap that was tested"),),
+        "refusals": (RefusalCount(first, 30, "longer than any gap that was tested"),),
         "remarks": ("The times were taken to be UTC.",),
         "caveats": ("This holds for gaps like those it was calibrated on.",),
         "command": "nrtsi report a.csv --out report.html",

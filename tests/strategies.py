@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from nrtsi.series import SeriesSet
+from nrtsi.core.series import SeriesSet
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -1,4 +1,4 @@
-"""What is said of a cell, from `Answers` to `NRTSI`: values, intervals, draws, their source."""
+"""`PredictiveDistribution` and what `NRTSI` makes of it: values, intervals, draws, source."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -14,21 +14,22 @@ from hypothesis import given, settings
 
 import nrtsi
 from nrtsi import NRTSI, InputError
-from nrtsi.answers import Answers
-from nrtsi.backtest import Choice
-from nrtsi.bounds import Bounds
-from nrtsi.calibration import Calibration, Coherence
-from nrtsi.calibration.quantiles import GRID
 from nrtsi.config import PRESETS, ScheduleConfig
-from nrtsi.frames import Clock
-from nrtsi.holes import BUCKETS, Holes
-from nrtsi.inference import Belief, Engine
-from nrtsi.model.rows import RowNetwork
-from nrtsi.model.tokens import Layout
-from nrtsi.provenance import SOURCES, Filled
-from nrtsi.refusal import Refusal
+from nrtsi.core.bounds import Bounds
+from nrtsi.core.gaps import GAP_BINS, Gaps
+from nrtsi.core.prediction import Prediction
+from nrtsi.core.series import SeriesSet
+from nrtsi.evaluation.backtest import MethodSelection
+from nrtsi.evaluation.calibration import Calibration, ErrorCorrelation
+from nrtsi.evaluation.calibration.conformal import GRID
+from nrtsi.imputer.distribution import PredictiveDistribution
+from nrtsi.imputer.limits import Limits
+from nrtsi.imputer.result import SOURCES, ImputationResult
+from nrtsi.inference import Engine
+from nrtsi.network.rows import RowNetwork
+from nrtsi.network.tokens import TokenLayout
 from nrtsi.schedule.plan import plan
-from nrtsi.series import SeriesSet
+from nrtsi.tables import Clock
 from tests.strategies import seeds, some_series
 
 LEVELS = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
@@ -37,10 +38,10 @@ LEVELS = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
 def some_calibration(seed, dims):
     """Ascending quantiles, other ones in every channel and bucket, that cohere somehow."""
     rng = np.random.default_rng(seed)
-    table = GRID * rng.uniform(0.2, 3, (dims, BUCKETS, 1)) + rng.normal(size=(dims, BUCKETS, 1))
+    table = GRID * rng.uniform(0.2, 3, (dims, GAP_BINS, 1)) + rng.normal(size=(dims, GAP_BINS, 1))
     across = np.full((dims, dims), 0.5) + 0.5 * np.eye(dims)
-    coherence = Coherence(rng.uniform(0.1, 2, dims), rng.random(dims) < 0.5, across)
-    return Calibration(table, np.ones((dims, BUCKETS), dtype=np.int64), coherence)
+    coherence = ErrorCorrelation(rng.uniform(0.1, 2, dims), rng.random(dims) < 0.5, across)
+    return Calibration(table, np.ones((dims, GAP_BINS), dtype=np.int64), coherence)
 
 
 def some_answers(seed, bounds=True):
@@ -48,13 +49,13 @@ def some_answers(seed, bounds=True):
     series, rng = some_series(seed), np.random.default_rng(seed)
     missing = ~series.observed
     value = np.where(missing, rng.normal(size=missing.shape), series.value)
-    belief = Belief(value, missing * rng.uniform(0.1, 2, missing.shape))
+    belief = Prediction(value, missing * rng.uniform(0.1, 2, missing.shape))
     names = [str(dim) for dim in range(series.dims)]
     within = {"0": (-0.5, 0.7)} if bounds and seed % 2 else None
-    return Answers(
+    return PredictiveDistribution(
         series,
         belief,
-        Holes.of(series),
+        Gaps.of(series),
         some_calibration(seed, series.dims),
         Bounds.of(within, names, np.ones(series.dims)),
     )
@@ -102,8 +103,8 @@ def test_draws_are_the_same_for_a_seed_and_depend_on_the_key_alone(seed):
     for each in range(answers.series.series):
         own = slice(*answers.series.start[each : each + 2])
         series = answers.series.select(np.array([each]))
-        belief = Belief(answers.belief.value[own], answers.belief.scale[own])
-        alone = replace(answers, series=series, belief=belief, holes=Holes.of(series))
+        belief = Prediction(answers.belief.mean[own], answers.belief.std[own])
+        alone = replace(answers, series=series, belief=belief, gaps=Gaps.of(series))
         np.testing.assert_allclose(next(alone.draws(1, seed=5)), first[own], atol=1e-12)
 
 
@@ -120,7 +121,7 @@ def test_draws_have_the_quantiles_that_are_told():
 
 def test_nothing_is_said_of_a_series_in_which_nothing_is_known():
     answers = some_answers(4, bounds=False)
-    gone = replace(answers, belief=Belief(answers.belief.value * np.nan, answers.belief.scale))
+    gone = replace(answers, belief=Prediction(answers.belief.mean * np.nan, answers.belief.std))
     missing = ~answers.series.observed
     for each in (gone.value, *gone.interval(0.9), next(gone.draws(1, 0))):
         assert np.isnan(each[missing]).all()
@@ -133,7 +134,7 @@ def test_nothing_is_said_of_a_series_in_which_nothing_is_known():
 def engine(dims):
     """An untrained network, which interpolates, with scales of its own."""
     torch.manual_seed(0)
-    layout = Layout(dims, partial=True, levels=4)
+    layout = TokenLayout(dims, partial=True, levels=4)
     network = RowNetwork(PRESETS["tiny"].model, layout).eval()
     schedule = ScheduleConfig(order="midpoints", max_level=60)
     return Engine([network], PRESETS["tiny"].model, layout, schedule)
@@ -144,18 +145,18 @@ def engine(dims):
 def test_beliefs_have_the_values_of_filling_and_are_sure_of_what_is_known(seed):
     series = some_series(seed)
     made = engine(series.dims)
-    belief = made.believe(series)
-    np.testing.assert_array_equal(belief.value, made.fill(series))
-    assert (belief.scale[series.observed] == 0).all()
-    assert (belief.scale[~series.observed] > 0).all()
+    belief = made.predict(series)
+    np.testing.assert_array_equal(belief.mean, made.fill(series))
+    assert (belief.std[series.observed] == 0).all()
+    assert (belief.std[~series.observed] > 0).all()
 
 
 def test_the_memory_allowed_changes_no_belief():
     series = some_series(3)
     assert series.series > 1
     made = engine(series.dims)
-    tight = replace(made, memory=200 * series.dims * 20).believe(series)
-    np.testing.assert_allclose(tight.scale, made.believe(series).scale, rtol=2e-4, atol=2e-4)
+    tight = replace(made, memory=200 * series.dims * 20).predict(series)
+    np.testing.assert_allclose(tight.std, made.predict(series).std, rtol=2e-4, atol=2e-4)
 
 
 @given(seeds)
@@ -165,14 +166,14 @@ def test_what_is_known_for_unsure_stays_so_unsure_and_makes_others_less_sure(see
     given_scale = series.observed * np.random.default_rng(seed).uniform(0, 2, series.value.shape)
     before = given_scale.copy()
     made = engine(series.dims)
-    belief = made.believe(series, scale=given_scale)
+    belief = made.predict(series, scale=given_scale)
     np.testing.assert_array_equal(given_scale, before)  # it is the caller's
-    np.testing.assert_array_equal(belief.scale[series.observed], before[series.observed])
-    assert (belief.scale >= made.believe(series).scale).all()
+    np.testing.assert_array_equal(belief.std[series.observed], before[series.observed])
+    assert (belief.std >= made.predict(series).std).all()
 
 
 def bridge(size):
-    """A hole of so many cells between two observations."""
+    """A gap of so many cells between two observations."""
     value = np.full((1, size + 2, 1), np.nan)
     value[0, [0, -1]] = [[1.0], [2.0]]
     return SeriesSet.stack(value)
@@ -180,12 +181,12 @@ def bridge(size):
 
 def test_errors_of_the_first_level_move_the_line_of_the_second():
     series, made = bridge(3), engine(1)
-    whole = made.believe(series).scale.ravel()
+    whole = made.predict(series).std.ravel()
     middle = series.observed.copy()
     middle[2] = True
     value = made.fill(series)
     known = replace(series, value=np.where(middle, value, 0.0), observed=middle)
-    own = made.believe(known).scale.ravel()
+    own = made.predict(known).std.ravel()
     assert own[2] == 0 < own[1]
     # Half-way between a known value and one that is unsure, half of that is inherited.
     np.testing.assert_allclose(whole[[1, 3]], np.hypot(own[[1, 3]], whole[2] / 2), rtol=1e-6)
@@ -209,11 +210,11 @@ def test_a_brownian_bridge_comes_out_exactly_at_the_first_two_levels(monkeypatch
     known = _Bridge(series)
 
     def ask(self, state, step, hints, draw, cores):
-        scales = np.array([[known.scale(state, row)] for row in step.rows])
+        scales = np.array([[known.std(state, row)] for row in step.rows])
         return [(step.rows, np.zeros_like(scales), scales)]
 
     monkeypatch.setattr(Engine, "_ask", ask)
-    scale, time = made.believe(series).scale.ravel(), series.time
+    scale, time = made.predict(series).std.ravel(), series.time
     exact = np.sqrt(time * (16 - time) / 16)
     early = [0, 4, 8, 12, 16]
     np.testing.assert_allclose(scale[early], exact[early])
@@ -227,15 +228,15 @@ def test_a_brownian_bridge_comes_out_exactly_at_the_first_two_levels(monkeypatch
 
 
 def filled_of(seed, clock):
-    """Two methods by length of the hole, some cells refused, and one value that is not known."""
+    """Two methods by length of the gap, some cells refused, and one value that is not known."""
     answers = some_answers(seed)
-    series, holes = answers.series, answers.holes
+    series, gaps = answers.series, answers.gaps
     names = tuple(f"c{dim}" for dim in range(series.dims))
-    table = np.tile(np.arange(BUCKETS) % 2, (series.dims, 1))
+    table = np.tile(np.arange(GAP_BINS) % 2, (series.dims, 1))
     ends = answers.interval(0.9)
-    refused = Refusal(30.0, np.full(series.dims, 4.0)).refused(holes, ends[1] - ends[0])
-    choice = Choice(("nrtsi", "linear"), table)
-    return series, Filled(names, clock, answers.value, ends, holes, refused, choice)
+    refused = Limits(30.0, np.full(series.dims, 4.0)).refused(gaps, ends[1] - ends[0])
+    choice = MethodSelection(("nrtsi", "linear"), table)
+    return series, ImputationResult(names, clock, answers.value, ends, gaps, refused, choice)
 
 
 @given(seeds)
@@ -252,11 +253,11 @@ def test_columns_beside_the_values_say_cell_by_cell_what_is_so(seed):
                 assert said[:2] == ["observed", None]
                 assert np.isnan([said[2], *ends]).all()
                 continue
-            length = filled.holes.length[row, dim]
+            length = filled.gaps.length[row, dim]
             wide = filled.interval[1][row, dim] - filled.interval[0][row, dim] > 4.0
             refused = length > 30.0 or wide
             assert said[0] == ("refused" if refused else "imputed")
-            assert said[1] == ("nrtsi", "linear")[filled.holes.bucket[row, dim] % 2]
+            assert said[1] == ("nrtsi", "linear")[filled.gaps.bucket[row, dim] % 2]
             assert said[2] == 2.0 * length
             assert ends == [each[row, dim] for each in filled.interval]
             assert np.isnan(filled.kept[row, dim]) == refused
@@ -279,13 +280,13 @@ SETTINGS = {"preset": "tiny", "steps": 6, "bounds": {"b": (-0.8, None)}, "on_emp
 
 
 def weather(rows=280):
-    """Two channels of an hourly table: single cells, and holes of four hours, missing."""
+    """Two channels of an hourly table: single cells, and gaps of four hours, missing."""
     rng = np.random.default_rng(0)
     base = np.sin(np.arange(rows) / 4)[:, None] + rng.normal(size=(rows, 2)) / 10
     base[rng.random((rows, 2)) < 0.1] = np.nan
     for begin in range(20, rows - 10, 40):
         base[begin : begin + 4, (begin // 40) % 2] = np.nan
-    base[[19, 24], 0] = 0.5  # so that this hole is of four cells, five hours from end to end
+    base[[19, 24], 0] = 0.5  # so that this gap is of four cells, five hours from end to end
     base[20:24, 0] = np.nan
     time = pd.date_range("2024-03-30", periods=rows, freq="h")
     return pd.DataFrame({"time": time, "a": base[:, 0], "b": np.maximum(base[:, 1], -0.8)})
@@ -330,7 +331,7 @@ def test_columns_are_right_for_the_table(model):
 
 
 @pytest.mark.parametrize("max_gap", ["5h", "300min", 5, "5"])
-def test_a_hole_of_just_the_longest_is_filled(model, max_gap):
+def test_a_gap_of_just_the_longest_is_filled(model, max_gap):
     assert model.impute(weather(), max_gap=max_gap).loc[20:23, "a"].notna().all()
     assert model.impute(weather(), max_gap="4.9h").loc[20:23, "a"].isna().all()
 

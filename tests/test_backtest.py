@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi import metrics
-from nrtsi.backtest import Choice, Trial
 from nrtsi.baselines import BASELINES
-from nrtsi.calibration import Aside
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError, TrainingError
-from nrtsi.frames import Clock
-from nrtsi.imputer import NRTSI
-from nrtsi.series import SeriesSet
+from nrtsi.evaluation import metrics
+from nrtsi.evaluation.backtest import BacktestRun, MethodSelection
+from nrtsi.evaluation.calibration import HoldOut
+from nrtsi.imputer.nrtsi import NRTSI
+from nrtsi.tables import Clock
 
 SIMPLE = ("linear", "forward", "backward", "mean")
 
@@ -49,7 +49,9 @@ def trial(fitted):
 def simple(data, seed=0, names=SIMPLE, hide="auto"):
     """The back-test of simple methods, with no network to wait for."""
     series = model().read(data).series
-    trial = Trial(Aside.of(series, hide, whole_rows=False, seed=seed), Clock("number", 0, 1.0))
+    trial = BacktestRun(
+        HoldOut.of(series, hide, whole_rows=False, seed=seed), Clock("number", 0, 1.0)
+    )
     for name in names:
         trial.run_baseline(name)
     return trial.result(("a", "b"), int(series.observed.sum()), None)
@@ -206,13 +208,13 @@ def test_the_frame_has_every_hidden_cell_once_for_each_method(trial):
     assert (table["gap_from"] < table["gap_to"]).all()
 
 
-def test_lengths_of_holes_are_those_the_user_sees():
-    """Holes of 1, 2 and 7 rows are 2, 3 and 8 steps long, from observation to observation."""
+def test_lengths_of_gaps_are_those_the_user_sees():
+    """Gaps of 1, 2 and 7 rows are 2, 3 and 8 steps long, from observation to observation."""
     value = np.arange(40.0)[None, :, None]
     hidden = np.zeros((40, 1), dtype=bool)
     hidden[[3, 10, 11, *range(20, 27)]] = True
-    aside = Aside(SeriesSet.stack(value), hidden, np.arange(40), ("own",))
-    trial = Trial(aside, Clock("datetime", 0, 3600e9))
+    aside = HoldOut(SeriesSet.stack(value), hidden, np.arange(40), ("own",))
+    trial = BacktestRun(aside, Clock("datetime", 0, 3600e9))
     trial.run_baseline("linear")
     table = replace(trial.result(("x",), 40, None), backend="pandas").to_frame()
     hours = [each.total_seconds() / 3600 for each in table["gap_to"]]
@@ -289,30 +291,30 @@ def test_training_that_fails_leaves_the_baselines_scored(monkeypatch):
 # The choice -------------------------------------------------------------------------------------
 
 
-@given(seed=st.integers(0, 1000), methods=st.integers(1, 4), holes=st.integers(1, 60))
-def test_the_choice_is_never_worse_on_the_back_test_than_any_single_method(seed, methods, holes):
+@given(seed=st.integers(0, 1000), methods=st.integers(1, 4), gaps=st.integers(1, 60))
+def test_the_choice_is_never_worse_on_the_back_test_than_any_single_method(seed, methods, gaps):
     rng = np.random.default_rng(seed)
-    hole = np.sort(rng.integers(holes, size=200))
-    channel, bucket = rng.integers(3, size=holes)[hole], rng.integers(5, size=holes)[hole]
+    gap = np.sort(rng.integers(gaps, size=200))
+    channel, bucket = rng.integers(3, size=gaps)[gap], rng.integers(5, size=gaps)[gap]
     squared = rng.gamma(1.0, rng.uniform(0.5, 2, size=(methods, 3, 5))[:, channel, bucket])
     names = tuple(f"m{i}" for i in range(methods))
-    choice = Choice.of(names, squared, channel, bucket, hole, 3)
+    choice = MethodSelection.of(names, squared, channel, bucket, gap, 3)
     chosen = squared[choice.table[channel, bucket], np.arange(200)].sum()
     assert chosen <= squared.sum(axis=1).min() * (1 + 1e-12)
     assert set(choice.used) <= set(names)
-    again = Choice.from_dict(json.loads(json.dumps(choice.to_dict())))
+    again = MethodSelection.from_dict(json.loads(json.dumps(choice.to_dict())))
     np.testing.assert_array_equal(again.table, choice.table)
 
 
 def test_a_method_that_is_clearly_better_in_a_channel_or_for_a_length_is_chosen_there():
-    hole = np.arange(400)
-    channel, bucket = hole % 2, (hole // 2) % 2
+    gap = np.arange(400)
+    channel, bucket = gap % 2, (gap // 2) % 2
     rng = np.random.default_rng(0)
     squared = rng.gamma(4.0, 0.25, size=(3, 400))
     squared[0] *= 0.5
     squared[1, channel == 1] *= 0.1
     squared[2, (channel == 0) & (bucket == 1)] *= 0.1
-    choice = Choice.of(("all", "one", "long"), squared, channel, bucket, hole, 2)
+    choice = MethodSelection.of(("all", "one", "long"), squared, channel, bucket, gap, 2)
     assert [choice.methods[choice.table[0, b]] for b in (0, 1, 2)] == ["all", "long", "all"]
     assert [choice.methods[choice.table[1, b]] for b in (0, 1)] == ["one", "one"]
 

@@ -21,9 +21,9 @@ from nrtsi.baselines import (
     Seasonal,
     Spline,
 )
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import NotFittedError
-from nrtsi.frames import Clock
-from nrtsi.series import SeriesSet
+from nrtsi.tables import Clock
 
 seeds = st.integers(0, 2**32 - 1)
 needs_statsmodels = pytest.mark.skipif(
@@ -36,7 +36,7 @@ every = pytest.mark.parametrize(
 
 
 def ragged(seed, missing=0.4, series=5, longest=25, dims=3):
-    """Series of random lengths and times, with random holes; every channel observed somewhere."""
+    """Series of random lengths and times, with random gaps; every channel observed somewhere."""
     rng = np.random.default_rng(seed)
     length = rng.integers(1, longest, size=series)
     rows = int(length.sum())
@@ -107,9 +107,9 @@ def test_the_units_of_the_data_do_not_matter(name, seed, factor, offset):
     )
     plain = fitted(name, series).fill_series(series)
     other = fitted(name, changed).fill_series(changed)
-    hole = ~series.observed
+    gap = ~series.observed
     back = (other - offset) / factor
-    np.testing.assert_allclose(back[hole], plain[hole], atol=1e-3)
+    np.testing.assert_allclose(back[gap], plain[gap], atol=1e-3)
 
 
 @every

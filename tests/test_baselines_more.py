@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.interpolate import PchipInterpolator
 
 from nrtsi.baselines import BASELINES, kalman
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.frames import Clock
-from nrtsi.series import SeriesSet
+from nrtsi.tables import Clock
 
 HOUR = 3.6e12
 HOURLY = Clock("datetime", 0, HOUR)
@@ -31,7 +31,7 @@ every = pytest.mark.parametrize(
 
 
 def panel(seed, series=3, days=3, dims=1, missing=0.3):
-    """Hourly sensors of different levels with a daily wave and noise, and random holes."""
+    """Hourly sensors of different levels with a daily wave and noise, and random gaps."""
     rng = np.random.default_rng(seed)
     hour = np.arange(24.0 * days)
     wave = np.sin(2 * np.pi * hour / 24)[None, :, None] * rng.uniform(1, 2, (1, 1, dims))
@@ -87,9 +87,9 @@ def test_units_do_not_matter(name, seed, factor, offset):
     series = panel(seed)
     value = np.where(series.observed, factor * series.value + offset, 0.0)
     plain, other = filled(name, series), filled(name, replace(series, value=value))
-    hole = ~series.observed
+    gap = ~series.observed
     # A search for variances ends near the best; rounding decides where, to a thousandth of noise.
-    np.testing.assert_allclose(((other - offset) / factor)[hole], plain[hole], atol=1e-3)
+    np.testing.assert_allclose(((other - offset) / factor)[gap], plain[gap], atol=1e-3)
 
 
 @every
@@ -222,7 +222,7 @@ def test_seasonal_needs_a_unit_of_a_day_or_less():
 
 
 def uneven(seed, series=5, longest=25, missing=0.5, dims=2):
-    """Series of random lengths and times, with random holes."""
+    """Series of random lengths and times, with random gaps."""
     rng = np.random.default_rng(seed)
     length = rng.integers(1, longest, series)
     start = np.concatenate([[0], np.cumsum(length)])
@@ -311,11 +311,11 @@ def test_kalman_is_statsmodels_own_model(period):
     assert structure.period == period
     ours = [structure.noise, structure.level, structure.season][: len(found.params)]
     np.testing.assert_allclose(ours, found.params, rtol=0.3, atol=1e-3)
-    hole = ~series.observed[:, 0]
-    result = imputer.fill_series(series)[hole, 0]
-    np.testing.assert_allclose(result, expected[hole], atol=0.05)
+    gap = ~series.observed[:, 0]
+    result = imputer.fill_series(series)[gap, 0]
+    np.testing.assert_allclose(result, expected[gap], atol=0.05)
     given = theirs.smooth(ours).smoother_results.smoothed_forecasts[0] * spread + centre
-    np.testing.assert_allclose(result, given[hole], atol=0.01)
+    np.testing.assert_allclose(result, given[gap], atol=0.01)
 
 
 @needs_statsmodels
@@ -334,9 +334,9 @@ def test_kalman_averages_noise_where_lines_do_not():
     noise = rng.normal(size=400)
     value = np.where(rng.random(400) < 0.3, np.nan, noise)
     series = SeriesSet.stack(value[None, :, None])
-    hole = ~series.observed
+    gap = ~series.observed
     plain = Clock("number", 0, 1.0)
-    smooth, line = (np.var(filled(name, series, plain)[hole]) for name in ("kalman", "linear"))
+    smooth, line = (np.var(filled(name, series, plain)[gap]) for name in ("kalman", "linear"))
     assert smooth < 0.2 * line
 
 
@@ -406,8 +406,8 @@ def test_a_gap_too_long_for_the_smoother_gets_a_line(monkeypatch):
     monkeypatch.setattr(kalman, "LONGEST", 20)
     result = imputer.fill_series(series)
     np.testing.assert_array_equal(result[150:180], line[150:180])
-    hole = ~series.observed[:, 0] & ((np.arange(400) < 140) | (np.arange(400) > 190))
-    np.testing.assert_array_equal(result[hole], smooth[hole])
+    gap = ~series.observed[:, 0] & ((np.arange(400) < 140) | (np.arange(400) > 190))
+    np.testing.assert_array_equal(result[gap], smooth[gap])
 
 
 def test_variances_are_learnt_from_the_stretches_that_know_most(monkeypatch):

@@ -9,13 +9,13 @@ from sklearn.impute import KNNImputer
 
 from nrtsi.baselines import sequences
 from nrtsi.baselines.sequences import KNNSequences
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import NotFittedError
-from nrtsi.series import SeriesSet
 from tests.strategies import seeds
 
 
 def ragged(seed, series=9, dims=2, missing=0.3):
-    """Series of random lengths, on times that some share and some do not, with random holes."""
+    """Series of random lengths, on times that some share and some do not, with random gaps."""
     rng = np.random.default_rng(seed)
     time = []
     for length in rng.integers(2, 12, size=series):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nrtsi.bench.datasets.dataset import Part
 from nrtsi.bench.masks import Masks
 from nrtsi.config import validated
-from nrtsi.datasets.dataset import Part
 from nrtsi.errors import InputError
 from tests.strategies import seeds
 

@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from nrtsi.bench import inputs, peers
-from nrtsi.bench.peers import PEERS, TINY, Peer
-from nrtsi.datasets.dataset import Part
+from nrtsi.bench import competitors, inputs
+from nrtsi.bench.competitors import PEERS, TINY, Competitor
+from nrtsi.bench.datasets.dataset import Part
+from nrtsi.core.scaling import Scaler
 from nrtsi.errors import InputError, NotFittedError, TrainingError
-from nrtsi.scaling import Scaler
-from nrtsi.training.course import Budget
+from nrtsi.training.plan import Budget
 
 if find_spec("pypots") is None:
     pytest.skip("PyPOTS is not installed", allow_module_level=True)
 
-with peers._quiet():
+with competitors._quiet():
     from pypots import imputation
     from pypots.imputation.brits.data import DatasetForBRITS
     from pypots.imputation.csdi.data import DatasetForCSDI
@@ -62,13 +62,13 @@ def half(part, rng):
     return rng.random(part.value.shape) < 0.5
 
 
-def holed(part, seed=5):
+def gappy(part, seed=5):
     hidden = half(part, np.random.default_rng(seed))
     return Part(part.time, np.where(hidden, np.nan, part.value))
 
 
 def tiny(name, seed=0):
-    return Peer(name, seed=seed, **TINY[name])
+    return Competitor(name, seed=seed, **TINY[name])
 
 
 def fitted(name, *, seed=0, steps=2, even=True, hide=half):
@@ -82,7 +82,7 @@ def fitted(name, *, seed=0, steps=2, even=True, hide=half):
 @pytest.mark.parametrize("even", [True, False])
 def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(name, even):
     peer = fitted(name, even=even)
-    asked = holed(waves(35, 3, even=even))
+    asked = gappy(waves(35, 3, even=even))
     asked.value[0] = np.nan  # a series with nothing observed
     before = asked.value.copy()
     filled = peer.fill(asked)
@@ -95,7 +95,7 @@ def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(name, even
 
 @every
 def test_the_same_seed_gives_the_same_bytes_whatever_ran_before(name):
-    asked = holed(waves(5, 3))
+    asked = gappy(waves(5, 3))
     torch.manual_seed(1)
     first = fitted(name, seed=7)
     one = first.fill(asked)
@@ -111,7 +111,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_ran_before(name):
 def test_the_random_state_of_the_caller_stays(name):
     theirs = torch.random.get_rng_state()
     numpys = repr(np.random.get_state())  # noqa: NPY002 - the state that must not change
-    fitted(name).fill(holed(waves(3, 3)))
+    fitted(name).fill(gappy(waves(3, 3)))
     assert torch.equal(torch.random.get_rng_state(), theirs)
     assert repr(np.random.get_state()) == numpys  # noqa: NPY002
 
@@ -121,7 +121,7 @@ def test_a_series_is_filled_as_it_would_be_alone(name):
     if name == "csdi":
         pytest.skip("its noise depends on the place in the batch")
     peer = fitted(name)
-    asked = holed(waves(6, 3))
+    asked = gappy(waves(6, 3))
     together = peer.fill(asked)
     alone = peer.fill(Part(asked.time[4:5], asked.value[4:5]))
     np.testing.assert_allclose(alone[0], together[4], rtol=1e-5)
@@ -130,7 +130,7 @@ def test_a_series_is_filled_as_it_would_be_alone(name):
 @every
 @pytest.mark.parametrize("unit", [1e-3, 1e4])
 def test_the_units_of_the_data_do_not_matter(name, unit):
-    train, validation, asked = waves(20, 1), waves(8, 2), holed(waves(5, 3))
+    train, validation, asked = waves(20, 1), waves(8, 2), gappy(waves(5, 3))
     fills = []
     for scale in (1.0, unit):
         peer = tiny(name)
@@ -148,7 +148,7 @@ def test_where_a_channel_never_changes_or_is_never_seen_the_values_stay_finite(n
     train.value[:, :, 2] = np.nan
     peer = tiny(name)
     peer.fit(train, validation, half, Budget(steps=2))
-    assert np.isfinite(peer.fill(holed(waves(4, 3, dims=3)))).all()
+    assert np.isfinite(peer.fill(gappy(waves(4, 3, dims=3)))).all()
 
 
 @every
@@ -172,13 +172,13 @@ def test_one_step_is_made_even_where_there_is_no_time_for_it(name):
     peer = tiny(name)
     peer.fit(waves(10, 1), waves(4, 2), half, Budget(seconds=1e-9))
     assert peer.steps == 1
-    assert np.isfinite(peer.fill(holed(waves(2, 3)))).all()
+    assert np.isfinite(peer.fill(gappy(waves(2, 3)))).all()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4, 10, 37])
 def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps):
     """Counted, and the last one that was the best so far is the one that fills."""
-    validate = peers._Run.validate
+    validate = competitors._Run.validate
     seen = []
 
     def watched(run, seed):
@@ -188,7 +188,7 @@ def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps
             weights = {k: v.clone() for k, v in run.network.state_dict().items()}
             seen.append((run.least, weights))
 
-    monkeypatch.setattr(peers._Run, "validate", watched)
+    monkeypatch.setattr(competitors._Run, "validate", watched)
     peer = fitted("saits", steps=steps)
     assert len(seen) == min(max(steps, 1), 10)
     least = min(error for error, _ in seen)
@@ -199,7 +199,7 @@ def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps
 
 def test_validations_take_a_tenth_of_the_seconds_but_for_the_first_and_the_last():
     nothing = inputs.Batch(torch.zeros(1, 1), *[torch.zeros(1, 1, 1)] * 3)
-    run = peers._Run(torch.nn.Linear(1, 1), inputs.plain, nothing, Budget(seconds=100.0))
+    run = competitors._Run(torch.nn.Linear(1, 1), inputs.plain, nothing, Budget(seconds=100.0))
     run.begun -= 50.0
     run.validating = 6.0
     assert run.due(last=False)  # there are no weights yet
@@ -223,7 +223,7 @@ def test_what_is_hidden_is_drawn_anew_for_training_and_once_for_validation(name)
 
     fitted(name, steps=4, hide=hide)
     validation, *training = drawn
-    assert validation.shape[0] == min(10, peers._KINDS[name].validated)
+    assert validation.shape[0] == min(10, competitors._KINDS[name].validated)
     assert [len(d) for d in training] == [32, 8, 32, 8]  # 40 series in rounds of two batches
     assert not np.array_equal(training[0], training[2])
 
@@ -246,16 +246,16 @@ def test_the_truth_of_hidden_cells_teaches_those_whose_loss_has_a_place_for_it(m
         peer = tiny(name)
         monkeypatch.setattr(peer, "_kind", replace(peer._kind, scaler=lambda part: fixed))
         peer.fit(Part(train.time, turned), waves(8, 2), hide, Budget(steps=3))
-        fills.append(peer.fill(holed(waves(4, 3))))
+        fills.append(peer.fill(gappy(waves(4, 3))))
     assert np.array_equal(*fills) == (name in {"brits", "mrnn", "grud"})
 
 
 def theirs(name, form, network):
     """The same method as PyPOTS itself would run it."""
     steps, channels = form.shape
-    with peers._quiet():
-        model = getattr(imputation, peers._KINDS[name].model)
-        sizes = {**peers._KINDS[name].sizes, **TINY[name]}
+    with competitors._quiet():
+        model = getattr(imputation, competitors._KINDS[name].model)
+        sizes = {**competitors._KINDS[name].sizes, **TINY[name]}
         built = model(n_steps=steps, n_features=channels, device="cpu", **sizes)
     built.model.load_state_dict(network.state_dict())
     return built
@@ -269,7 +269,7 @@ def scaled(form, value):
 def test_pypots_itself_fills_alike(name):
     peer = fitted(name)
     form, network = peer._fitted.form, peer._fitted.network
-    asked = holed(waves(40, 3))
+    asked = gappy(waves(40, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         filled = theirs(name, form, network).impute({"X": scaled(form, asked.value)})
@@ -346,14 +346,14 @@ def test_uneven_times_are_one_more_channel_that_is_shown_and_never_asked(name):
     backward = batch.value[:, :, 2].double() * form.scaler.spread[2] + form.scaler.offset[2]
     np.testing.assert_allclose(backward, part.time, atol=1e-5)
     np.testing.assert_allclose(batch.time * form.unit + form.origin, part.time, atol=1e-5)
-    later = Part(part.time + 1.5, holed(part).value)
-    assert not np.array_equal(peer.fill(later), peer.fill(holed(part)))
+    later = Part(part.time + 1.5, gappy(part).value)
+    assert not np.array_equal(peer.fill(later), peer.fill(gappy(part)))
 
 
 @every
 def test_even_times_are_no_channel_and_their_unit_does_not_matter(name):
     peer = fitted(name)
-    asked = holed(waves(4, 3))
+    asked = gappy(waves(4, 3))
     shifted = Part(0.1 * asked.time + 1000, asked.value)
     assert peer._fitted.form.batch(asked, np.isnan(asked.value)).value.shape == (4, 7, 2)
     np.testing.assert_array_equal(peer.fill(shifted), peer.fill(asked))
@@ -361,7 +361,7 @@ def test_even_times_are_no_channel_and_their_unit_does_not_matter(name):
 
 def test_mrnn_stays_in_the_range_of_what_it_learnt_from():
     peer = fitted("mrnn")
-    filled = peer.fill(holed(waves(10, 3)))
+    filled = peer.fill(gappy(waves(10, 3)))
     train = waves(40, 1).value
     assert (filled >= np.nanmin(train, axis=(0, 1)) - 0.1).all()
     assert (filled <= np.nanmax(train, axis=(0, 1)) + 0.1).all()
@@ -370,7 +370,7 @@ def test_mrnn_stays_in_the_range_of_what_it_learnt_from():
 def test_draws_differ_where_cells_are_missing_and_their_mean_fills():
     peer = fitted("csdi")
     assert peer.gives_draws
-    asked = holed(waves(4, 3))
+    asked = gappy(waves(4, 3))
     drawn = peer.draw(asked, 10)
     missing = np.isnan(asked.value)
     assert drawn.shape == (10, 4, 7, 2)
@@ -383,10 +383,10 @@ def test_draws_differ_where_cells_are_missing_and_their_mean_fills():
 @pytest.mark.parametrize("name", ["brits", "saits", "helix"])
 def test_it_learns(name):
     """A sine of one frequency is told better than by its mean, which is wrong by 4.5."""
-    peer = Peer(name, **(TINY[name] | SMALL.get(name, {})))
+    peer = Competitor(name, **(TINY[name] | SMALL.get(name, {})))
     peer.fit(waves(200, 1, 16), waves(40, 2, 16), half, Budget(steps=300))
     truth = waves(40, 3, 16)
-    asked = holed(truth)
+    asked = gappy(truth)
     wrong = (peer.fill(asked) - truth.value)[np.isnan(asked.value) & np.isfinite(truth.value)]
     assert np.mean(wrong**2) < 2.0
 
@@ -395,12 +395,12 @@ def test_it_learns(name):
 def test_nothing_is_printed_or_written(tmp_path):
     program = (
         "import numpy as np\n"
-        "from nrtsi.bench.peers import Peer\n"
-        "from nrtsi.datasets.dataset import Part\n"
-        "from nrtsi.training.course import Budget\n"
+        "from nrtsi.bench.competitors import Competitor\n"
+        "from nrtsi.bench.datasets.dataset import Part\n"
+        "from nrtsi.training.plan import Budget\n"
         "value = np.random.default_rng(0).random((4, 5, 2))\n"
         "part = Part(np.tile(np.arange(5.0), (4, 1)), value)\n"
-        "peer = Peer('csdi', n_diffusion_steps=2)\n"
+        "peer = Competitor('csdi', n_diffusion_steps=2)\n"
         "peer.fit(part, part, lambda p, rng: rng.random(p.value.shape) < 0.5, Budget(steps=1))\n"
         "print(peer.fill(part).shape)\n"
     )
@@ -423,23 +423,23 @@ def test_the_log_of_pypots_is_left_as_it_was(capfd):
 
 def test_an_unknown_name_is_refused():
     with pytest.raises(InputError, match=r"peer must be one of brits, .*, csdi, got 'britz'"):
-        Peer("britz")
+        Competitor("britz")
 
 
 def test_an_unknown_size_is_refused():
     with pytest.raises(InputError, match="grud has no size 'd_model'; it has rnn_hidden_size"):
-        Peer("grud", d_model=3)
+        Competitor("grud", d_model=3)
 
 
 def test_without_pypots_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pypots", None)
     told = r'brits needs PyPOTS, which is not installed; pip install "nrtsi\[bench\]"'
     with pytest.raises(InputError, match=told):
-        Peer("brits")
+        Competitor("brits")
 
 
 def test_sizes_that_pypots_would_mend_are_refused():
-    peer = Peer("saits", d_model=100)
+    peer = Competitor("saits", d_model=100)
     told = "saits cannot have d_model 100 with its other sizes; give 256"
     with pytest.raises(InputError, match=told):
         peer.fit(waves(4, 1), waves(4, 2), half, Budget(steps=1))
@@ -491,20 +491,20 @@ def test_uneven_times_after_even_ones_are_refused():
     ],
 )
 def test_a_method_that_comes_apart_says_so(monkeypatch, name, told):
-    monkeypatch.setattr(peers, "LEARNING_RATE", 1e30)
+    monkeypatch.setattr(competitors, "LEARNING_RATE", 1e30)
     with pytest.raises(TrainingError, match=told):
         fitted(name)
 
 
 def test_a_method_that_comes_apart_late_keeps_the_weights_it_had(monkeypatch):
-    advance = peers._Run.advance
+    advance = competitors._Run.advance
 
     def broken(run, batch):
         if run.steps == 3:
             run.optimizer.param_groups[0]["lr"] = 1e30
         advance(run, batch)
 
-    monkeypatch.setattr(peers._Run, "advance", broken)
+    monkeypatch.setattr(competitors._Run, "advance", broken)
     peer = fitted("saits", steps=10)
     assert peer.steps == 4
-    assert np.isfinite(peer.fill(holed(waves(4, 3)))).all()
+    assert np.isfinite(peer.fill(gappy(waves(4, 3)))).all()

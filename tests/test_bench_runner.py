@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from nrtsi.bench import methods, runner, tasks
+from nrtsi.bench.datasets.registry import make
+from nrtsi.bench.datasets.table import to_table
 from nrtsi.bench.methods import Method, Ours, method_of
 from nrtsi.bench.results import ERROR, read
 from nrtsi.bench.runner import Plan, run, task_of
 from nrtsi.bench.tables import Table, open_table, table_names
 from nrtsi.config import validated
-from nrtsi.datasets.registry import make
-from nrtsi.datasets.table import to_table
+from nrtsi.core.budget_clock import CLOCKS
 from nrtsi.errors import InputError, TrainingError
-from nrtsi.imputer import load
-from nrtsi.stopwatch import CLOCKS
-from nrtsi.training.course import Budget
+from nrtsi.imputer.nrtsi import load
+from nrtsi.training.plan import Budget
 
 TIMINGS = {"train_s": "", "impute_s": "", "peak_mib": ""}
 
@@ -151,7 +151,7 @@ import os, signal, sys
 from nrtsi.bench import runner
 from tests.test_bench_runner import plan, table
 from pathlib import Path
-from nrtsi.training.course import Budget
+from nrtsi.training.plan import Budget
 
 def killing(event):
     if event.step == 60:
@@ -352,7 +352,7 @@ def test_models_are_kept_and_seeds_are_rows_of_their_own(tmp_path):
 def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
     ours, data = Ours(0, preset="tiny"), make(name, series=(20, 2))
     some = open_table(name)
-    ours.fit(methods.Lesson(data.train, data.validation, (), some.training, Budget(steps=1)))
+    ours.fit(methods.TrainingTask(data.train, data.validation, (), some.training, Budget(steps=1)))
     assert ours.model.setting_ == setting
     assert not ours.model.fitted_.engine.layout.partial
     least, most = some.training.rows

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
+from nrtsi.bench.datasets.registry import DATASETS
 from nrtsi.bench.markdown import LABELS
 from nrtsi.bench.methods import KINDS
 from nrtsi.bench.scores import SCORES
 from nrtsi.bench.tables import EXPERT, Table, open_table, table_names
 from nrtsi.config import validated
-from nrtsi.datasets.registry import DATASETS
 from nrtsi.errors import InputError
 
 NAMES = (

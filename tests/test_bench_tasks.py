@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 
 from nrtsi import NRTSI
+from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.methods import Method, Ours
 from nrtsi.bench.scores import score
 from nrtsi.bench.tables import open_table
 from nrtsi.bench.tasks import pooled, task_of
-from nrtsi.datasets.dataset import Dataset, Part
 from tests.strategies import seeds
 
 TABLE = open_table("mujoco")

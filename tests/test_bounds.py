@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.bounds import Bounds
+from nrtsi.core.bounds import Bounds
 from nrtsi.errors import InputError
 
 every_float = st.floats(allow_nan=False, width=64)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.tables import open_table
 from nrtsi.bench.tasks import task_of
-from nrtsi.datasets.registry import make
 from nrtsi.errors import InputError
-from nrtsi.frames import duration
+from nrtsi.tables import duration
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.calibration import Aside, Calibration, Coherence, Errors, aside
-from nrtsi.calibration.quantiles import GRID, LARGEST, coverage
-from nrtsi.holes import BUCKETS, Holes
-from nrtsi.series import SeriesSet
+from nrtsi.core.gaps import GAP_BINS, Gaps
+from nrtsi.core.series import SeriesSet
+from nrtsi.evaluation.calibration import (
+    Calibration,
+    CalibrationScores,
+    ErrorCorrelation,
+    HoldOut,
+    holdout,
+)
+from nrtsi.evaluation.calibration.conformal import GRID, LARGEST, coverage
 from tests.strategies import seeds, some_series
 
 SHAPES = {
@@ -21,12 +27,12 @@ SHAPES = {
 }
 
 
-def errors_of(score, channel=0, bucket=0, hole=None):
-    """Errors of cells that are each a hole of their own."""
+def errors_of(score, channel=0, bucket=0, gap=None):
+    """Errors of cells that are each a gap of their own."""
     every = np.arange(score.size)
     channel, bucket = (np.broadcast_to(each, score.shape).copy() for each in (channel, bucket))
     place = np.zeros(score.size)
-    return Errors(channel, bucket, every if hole is None else hole, every, place, score)
+    return CalibrationScores(channel, bucket, every if gap is None else gap, every, place, score)
 
 
 def quantile(calibration, level, channel=0, bucket=0):
@@ -62,7 +68,7 @@ def test_errors_ascend_with_the_level_and_are_never_nan(seed, count, dims, at_bo
     rng = np.random.default_rng(seed)
     score = rng.standard_t(2, size=count)
     score[rng.random(count) < at_bound] = rng.choice([-np.inf, np.inf])
-    errors = errors_of(score, rng.integers(0, dims, count), rng.integers(0, BUCKETS, count))
+    errors = errors_of(score, rng.integers(0, dims, count), rng.integers(0, GAP_BINS, count))
     found = Calibration.fit(errors, dims)
     assert np.isfinite(found.table).all()
     assert (np.diff(found.table, axis=-1) >= 0).all()
@@ -105,12 +111,12 @@ def test_an_empty_bucket_takes_the_errors_of_its_neighbours():
     assert 2 < quantile(found, 0.95, bucket=4) < 15
 
 
-def test_cells_of_few_holes_are_not_taken_for_many():
+def test_cells_of_few_gaps_are_not_taken_for_many():
     rng = np.random.default_rng(0)
-    near, far = rng.normal(size=1000), 100.0 + np.zeros(1000)  # the far ones are one hole
-    hole = np.concatenate([np.arange(1000), np.full(1000, 5000)])
+    near, far = rng.normal(size=1000), 100.0 + np.zeros(1000)  # the far ones are one gap
+    gap = np.concatenate([np.arange(1000), np.full(1000, 5000)])
     found = Calibration.fit(
-        errors_of(np.concatenate([near, far]), 0, np.repeat([0, 5], 1000), hole), 1
+        errors_of(np.concatenate([near, far]), 0, np.repeat([0, 5], 1000), gap), 1
     )
     assert quantile(found, 0.05, bucket=5) < 0
 
@@ -175,33 +181,33 @@ def test_normal_undoes_score(seed):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_errors_of_other_holes_cover_as_many_as_they_say(shape):
+def test_the_errors_of_other_gaps_cover_as_many_as_they_say(shape):
     rng = np.random.default_rng(0)
     score = SHAPES[shape](rng, 3000)
     for level in (0.5, 0.9):
         assert abs(coverage(errors_of(score), 1, level).mean() - level) < 0.03
 
 
-def test_the_errors_of_a_hole_do_not_speak_for_themselves():
-    """A hole that is unlike all others is not covered, though it has most of the cells."""
+def test_the_errors_of_a_gap_do_not_speak_for_themselves():
+    """A gap that is unlike all others is not covered, though it has most of the cells."""
     rng = np.random.default_rng(0)
     score = np.concatenate([rng.normal(size=300), 50 + rng.normal(size=600)])
-    hole = np.concatenate([np.arange(300), np.full(600, 999)])
-    covered = coverage(errors_of(score, hole=hole), 1, 0.9)
+    gap = np.concatenate([np.arange(300), np.full(600, 999)])
+    covered = coverage(errors_of(score, gap=gap), 1, 0.9)
     assert not covered[300:].any()
 
 
-def test_no_errors_and_a_single_hole_can_be_asked():
+def test_no_errors_and_a_single_gap_can_be_asked():
     assert coverage(errors_of(np.zeros(0)), 1, 0.9).size == 0
-    one = errors_of(np.array([0.0, 9.0]), hole=np.zeros(2, dtype=np.int64))
+    one = errors_of(np.array([0.0, 9.0]), gap=np.zeros(2, dtype=np.int64))
     assert coverage(one, 1, 0.9).tolist() == [True, False]  # of normal errors: none are left
 
 
-# Coherence
+# ErrorCorrelation
 
 
-def holes_of(count, size, rng=None):
-    """Series with a hole of `size` cells each, at even times or at random ones."""
+def gaps_of(count, size, rng=None):
+    """Series with a gap of `size` cells each, at even times or at random ones."""
     value = np.full((count, size + 2, 1), np.nan)
     value[:, [0, -1]] = 0.0
     time = np.tile(np.arange(size + 2.0), (count, 1))
@@ -211,7 +217,7 @@ def holes_of(count, size, rng=None):
 
 
 def wide(series, dims):
-    """The same holes in several channels."""
+    """The same gaps in several channels."""
     return SeriesSet(
         series.time,
         np.repeat(series.value, dims, axis=1),
@@ -229,19 +235,19 @@ def agree(apart, reach, smooth):
 @pytest.mark.parametrize("reach", [0.05, 0.4, 5.0])
 def test_normal_numbers_have_variance_one_and_the_correlation_that_is_meant(smooth, reach):
     rng, count, size = np.random.default_rng(0), 20_000, 6
-    # All holes have the same uneven times, so that they are draws of one field.
+    # All gaps have the same uneven times, so that they are draws of one field.
     time = np.array([0.0, 1.0, 1.5, 3.0, 3.1, 6.0, 8.0, 10.0])
     value = np.full((count, size + 2, 1), np.nan)
     value[:, [0, -1]] = 0.0
     series = SeriesSet.stack(value, np.tile(time, (count, 1)))
-    coherence = Coherence(np.array([reach]), np.array([smooth]), np.eye(1))
+    coherence = ErrorCorrelation(np.array([reach]), np.array([smooth]), np.eye(1))
     noise = rng.normal(size=(2, series.rows, 1))
-    drawn = coherence.normal(series, Holes.of(series), noise).reshape(count, size + 2)
+    drawn = coherence.normal(series, Gaps.of(series), noise).reshape(count, size + 2)
     assert not drawn[:, [0, -1]].any()
     inside = drawn[:, 1:-1]
     apart = np.abs(time[1:-1, None] - time[1:-1]) / 10.0
     np.testing.assert_allclose(np.cov(inside.T), agree(apart, reach, smooth), atol=0.04)
-    # Another hole knows nothing of this one.
+    # Another gap knows nothing of this one.
     assert abs(np.mean(inside[1:, 0] * inside[:-1, -1])) < 0.03
 
 
@@ -249,9 +255,9 @@ def test_normal_numbers_have_variance_one_and_the_correlation_that_is_meant(smoo
 def test_channels_agree_as_much_as_is_meant(smooth):
     rng, count = np.random.default_rng(0), 5000
     across = np.array([[1.0, 0.8, -0.5], [0.8, 1.0, -0.3], [-0.5, -0.3, 1.0]])
-    series = wide(holes_of(count, 4), 3)
-    coherence = Coherence(np.full(3, 0.5), np.full(3, smooth), across)
-    drawn = coherence.normal(series, Holes.of(series), rng.normal(size=(2, series.rows, 3)))
+    series = wide(gaps_of(count, 4), 3)
+    coherence = ErrorCorrelation(np.full(3, 0.5), np.full(3, smooth), across)
+    drawn = coherence.normal(series, Gaps.of(series), rng.normal(size=(2, series.rows, 3)))
     cells = drawn[~series.observed[:, 0]]
     np.testing.assert_allclose(np.cov(cells.T), across, atol=0.05)
 
@@ -260,13 +266,13 @@ def test_channels_agree_as_much_as_is_meant(smooth):
 @pytest.mark.parametrize("reach", [0.1, 0.3, 1.5])
 def test_a_field_gives_back_what_it_was_made_of(smooth, reach):
     rng = np.random.default_rng(0)
-    series = wide(holes_of(600, 20, rng), 2)
+    series = wide(gaps_of(600, 20, rng), 2)
     across = np.array([[1.0, 0.6], [0.6, 1.0]])
-    made = Coherence(np.full(2, reach), np.full(2, smooth), across)
-    drawn = made.normal(series, Holes.of(series), rng.normal(size=(2, series.rows, 2)))
+    made = ErrorCorrelation(np.full(2, reach), np.full(2, smooth), across)
+    drawn = made.normal(series, Gaps.of(series), rng.normal(size=(2, series.rows, 2)))
     hidden = ~series.observed
-    errors = Errors.of(series, hidden, drawn[hidden])
-    found = Coherence.fit(errors, drawn[hidden], 2)
+    errors = CalibrationScores.of(series, hidden, drawn[hidden])
+    found = ErrorCorrelation.fit(errors, drawn[hidden], 2)
     # Reach and kind are told apart by pairs alone: what counts is how much cells agree.
     apart = np.linspace(0.02, 1, 30)
     for dim in range(2):
@@ -283,16 +289,18 @@ def test_channels_can_be_drawn_together_whatever_the_errors(seed, count, dims):
     channel = rng.integers(0, dims, count)
     keep = np.unique(row * dims + channel, return_index=True)[1]
     score = np.where(rng.random(count) < 0.2, 0.0, rng.choice([-3.5, 1.0, 3.5], count))[keep]
-    errors = Errors(channel[keep], row[keep] * 0, channel[keep], row[keep], 1.0 * row[keep], score)
-    across = Coherence.fit(errors, score, dims).across
+    errors = CalibrationScores(
+        channel[keep], row[keep] * 0, channel[keep], row[keep], 1.0 * row[keep], score
+    )
+    across = ErrorCorrelation.fit(errors, score, dims).across
     assert np.linalg.eigvalsh(across).min() > 0
     np.testing.assert_array_equal(np.diag(across), 1.0)
     np.testing.assert_allclose(across, across.T)
 
 
-def test_holes_of_one_cell_say_nothing_of_how_far_errors_reach():
+def test_gaps_of_one_cell_say_nothing_of_how_far_errors_reach():
     errors = errors_of(np.random.default_rng(0).normal(size=200))
-    found = Coherence.fit(errors, errors.score, 1)
+    found = ErrorCorrelation.fit(errors, errors.score, 1)
     assert (found.reach.tolist(), found.smooth.tolist()) == ([1.0], [False])
 
 
@@ -302,14 +310,14 @@ def test_what_a_series_is_drawn_does_not_depend_on_its_neighbours(seed):
     series = some_series(seed)
     rng = np.random.default_rng(seed)
     dims = series.dims
-    coherence = Coherence(rng.uniform(0.05, 3, dims), rng.random(dims) < 0.5, np.eye(dims))
+    coherence = ErrorCorrelation(rng.uniform(0.05, 3, dims), rng.random(dims) < 0.5, np.eye(dims))
     noise = rng.normal(size=(2, *series.value.shape))
-    drawn = coherence.normal(series, Holes.of(series), noise)
+    drawn = coherence.normal(series, Gaps.of(series), noise)
     assert np.isfinite(drawn).all()
     assert (drawn[series.observed] == 0).all()
     for each in range(series.series):
         alone, rows = series.select(np.array([each])), slice(*series.start[each : each + 2])
-        own = coherence.normal(alone, Holes.of(alone), noise[:, rows])
+        own = coherence.normal(alone, Gaps.of(alone), noise[:, rows])
         np.testing.assert_allclose(own, drawn[rows], atol=1e-12)
 
 
@@ -323,26 +331,26 @@ def test_cells_set_aside_are_known_ones_and_are_found_again(seed):
     value = np.where(rng.random((3, 80, 2)) < 0.2, np.nan, rng.normal(size=(3, 80, 2)))
     series = SeriesSet.stack(value)
     how = {"hide": "own", "whole_rows": False, "seed": seed % 1000}
-    taken = Aside.of(series, **how)
+    taken = HoldOut.of(series, **how)
     assert taken is not None
     assert not (taken.hidden & ~taken.truth.observed).any()
     np.testing.assert_array_equal(taken.truth.value, series.value[taken.rows])
     np.testing.assert_array_equal(taken.known.observed, taken.truth.observed & ~taken.hidden)
     left = taken.leave(series)
     assert series.observed.sum() - left.observed.sum() == taken.hidden.sum()
-    np.testing.assert_array_equal(Aside.of(series, **how).hidden, taken.hidden)
+    np.testing.assert_array_equal(HoldOut.of(series, **how).hidden, taken.hidden)
 
 
 def test_too_little_data_are_left_whole():
     series = SeriesSet.stack(np.ones((1, 30, 1)))
-    assert Aside.of(series, "points", whole_rows=True, seed=0) is None
+    assert HoldOut.of(series, "points", whole_rows=True, seed=0) is None
 
 
 def test_of_much_data_stretches_are_taken(monkeypatch):
-    monkeypatch.setattr(aside, "MOST_CELLS", 1000)
-    monkeypatch.setattr(aside, "STRETCH", 100)
+    monkeypatch.setattr(holdout, "MOST_CELLS", 1000)
+    monkeypatch.setattr(holdout, "STRETCH", 100)
     series = SeriesSet.stack(np.random.default_rng(0).normal(size=(2, 5000, 1)))
-    taken = Aside.of(series, "points", whole_rows=True, seed=0)
+    taken = HoldOut.of(series, "points", whole_rows=True, seed=0)
     assert taken is not None
     assert 900 <= taken.truth.rows <= 1000
     assert np.unique(taken.rows).size == taken.rows.size
@@ -357,10 +365,10 @@ def test_errors_know_where_their_cells_lie():
     known = SeriesSet.stack(value, 100.0 + 2.0 * np.arange(5.0)[None])
     hidden = ~known.observed
     hidden[1, 0] = False  # missing from the beginning
-    errors = Errors.of(known, hidden, np.array([1.0, 2.0, 3.0]))
+    errors = CalibrationScores.of(known, hidden, np.array([1.0, 2.0, 3.0]))
     assert errors.row.tolist() == [2, 2, 3]
     assert errors.channel.tolist() == [0, 1, 1]
     assert errors.bucket.tolist() == [2, 2, 2]  # six units in both channels
     np.testing.assert_allclose(errors.place, [4 / 6, 4 / 6, 1.0])
-    assert errors.hole[1] == errors.hole[2] != errors.hole[0]
+    assert errors.gap[1] == errors.gap[2] != errors.gap[0]
     assert errors.pick(errors.channel == 1).score.tolist() == [2.0, 3.0]

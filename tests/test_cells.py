@@ -9,19 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.choices import course_of
 from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.frames import Clock
-from nrtsi.imputer import NRTSI, load
+from nrtsi.imputer.nrtsi import NRTSI, load
 from nrtsi.inference import Engine, noise
-from nrtsi.model.cells import MANY, CellNetwork
-from nrtsi.model.networks import network_of, windows_of
-from nrtsi.model.rows import RowNetwork
-from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
+from nrtsi.network.cells import MANY, CellNetwork
+from nrtsi.network.registry import network_of, windows_of
+from nrtsi.network.rows import RowNetwork
+from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
 from nrtsi.schedule.plan import plan
-from nrtsi.series import SeriesSet
-from nrtsi.windows import windows
+from nrtsi.schedule.windows import windows
+from nrtsi.tables import Clock
+from nrtsi.training.settings import resolve
 from tests.strategies import seeds, some_series, widened
 
 TINY = PRESETS["tiny"].cells
@@ -44,7 +44,7 @@ def network(config, layout):
 
 
 def engine(dims, *, together=4.0, order="local", max_level=60):
-    layout = Layout(dims, partial=True, levels=4)
+    layout = TokenLayout(dims, partial=True, levels=4)
     schedule = ScheduleConfig(order=order, max_level=max_level, together=together)
     return Engine([network(TINY, layout)], TINY, layout, schedule)
 
@@ -55,8 +55,8 @@ def question(series, config, layout):
     if step is None:
         return None
     parts = windows_of(step, series.start, config)
-    scene = Scene.of(series, step.rows, step.gap, layout)
-    made = tokens(scene, parts.pad(np.arange(parts.count)), layout, config)
+    context = StepContext.of(series, step.rows, step.distance, layout)
+    made = tokens(context, parts.pad(np.arange(parts.count)), layout, config)
     return made.each(lambda t: t.double() if t.is_floating_point() else t)
 
 
@@ -72,7 +72,7 @@ def partly(seed, rows=60, dims=3, rate=0.4):
 def test_padding_and_the_order_of_the_rows_change_nothing(variant, seed):
     config = TINY.model_copy(update=VARIANTS[variant])
     series = some_series(seed, some_data=True)
-    layout = Layout(series.dims, partial=True, periods=(7.0,))
+    layout = TokenLayout(series.dims, partial=True, periods=(7.0,))
     made = question(series, config, layout)
     if made is None:
         return
@@ -94,7 +94,7 @@ def test_padding_and_the_order_of_the_rows_change_nothing(variant, seed):
 @settings(max_examples=10)
 def test_channels_in_another_order_with_their_identities_give_the_same_answers(seed):
     series = some_series(seed, some_data=True)
-    layout = Layout(series.dims, partial=True)
+    layout = TokenLayout(series.dims, partial=True)
     order = np.random.default_rng(seed).permutation(series.dims)
     other = SeriesSet(series.time, series.value[:, order], series.observed[:, order], series.start)
     made, moved = question(series, TINY, layout), question(other, TINY, layout)
@@ -132,15 +132,15 @@ def test_a_series_alone_is_filled_as_in_a_set_and_memory_changes_nothing(seed):
 
 
 def test_an_untrained_network_is_linear_interpolation():
-    series, layout = some_series(8, some_data=True), Layout(2, partial=True)
-    layout = Layout(series.dims, partial=True)
+    series, layout = some_series(8, some_data=True), TokenLayout(2, partial=True)
+    layout = TokenLayout(series.dims, partial=True)
     made = question(series, TINY, layout)
     torch.testing.assert_close(CellNetwork(TINY, layout).double()(made).mean, made.base)
 
 
 def test_a_known_cell_of_a_row_that_is_asked_for_is_read_by_other_rows():
     series = SeriesSet.stack(partly(1))
-    layout = Layout(series.dims, partial=True)
+    layout = TokenLayout(series.dims, partial=True)
     made = question(series, TINY, layout)
     net = network(TINY, layout).double()
     feature = made.feature.clone().requires_grad_()
@@ -154,7 +154,7 @@ def test_a_known_cell_of_a_row_that_is_asked_for_is_read_by_other_rows():
 @settings(max_examples=10)
 def test_what_is_read_sums_to_one_over_the_rows_that_may_be_read(seed):
     series = some_series(seed, some_data=True)
-    layout = Layout(series.dims, partial=True)
+    layout = TokenLayout(series.dims, partial=True)
     made = question(series, TINY, layout)
     if made is None:
         return
@@ -216,7 +216,7 @@ def test_what_is_near_goes_together_in_the_end_and_the_rest_coarse_to_fine(seed,
         whole = ~known[step.rows].any(axis=1)
         if number < len(steps) - 1:
             assert whole.all()
-            assert (step.gap > near).all()
+            assert (step.distance > near).all()
         known[step.rows] = True
     assert known.all()
 
@@ -232,7 +232,7 @@ def test_rows_that_are_partly_known_are_of_the_finest_level(seed, together):
             assert level[row] == (0 if step.known[row] else own)
 
 
-def test_a_hole_of_all_channels_beside_scattered_cells_is_not_filled_in_one_step():
+def test_a_gap_of_all_channels_beside_scattered_cells_is_not_filled_in_one_step():
     value = partly(3, rows=400)
     value[:, 100:300] = np.nan
     series = SeriesSet.stack(value)
@@ -249,7 +249,7 @@ def test_a_hole_of_all_channels_beside_scattered_cells_is_not_filled_in_one_step
 def test_many_channels_are_read_by_way_of_summaries_in_linear_time():
     seconds = []
     for dims in (100, 400):
-        layout = Layout(dims, partial=True)
+        layout = TokenLayout(dims, partial=True)
         net = network(TINY, layout)
         made = Tokens(
             feature=torch.randn(2, 16, layout.channels(TINY)),
@@ -272,7 +272,7 @@ def test_many_channels_are_read_by_way_of_summaries_in_linear_time():
 
 
 def test_up_to_so_many_channels_read_each_other_one_by_one():
-    few, many = (network_of(TINY, Layout(dims, partial=True)) for dims in (MANY, MANY + 1))
+    few, many = (network_of(TINY, TokenLayout(dims, partial=True)) for dims in (MANY, MANY + 1))
     assert not hasattr(few.blocks[0].over_channels, "ask")
     assert many.blocks[0].over_channels.ask.shape[2] == 16
 
@@ -332,16 +332,16 @@ def test_cells_refuse_what_they_cannot_do():
 def test_windows_of_many_cells_are_fewer_in_a_step(dims, windows):
     words = NRTSI(preset="base", steps=0).get_params()
     series = SeriesSet.stack(partly(0, dims=dims))
-    course, _, _ = course_of(words, series, CLOCK)
+    course, _, _ = resolve(words, series, CLOCK)
     assert course.train.batch == windows
 
 
 @pytest.mark.parametrize(("budget", "sizes"), [("1m", "small small"), ("1h", "base large")])
-def test_the_budget_chooses_the_size_by_the_kind_of_holes(budget, sizes):
+def test_the_budget_chooses_the_size_by_the_kind_of_gaps(budget, sizes):
     cells = partly(0, dims=3)
     rows = np.where(np.isnan(cells).any(axis=-1, keepdims=True), np.nan, cells)
     chosen = [
-        course_of(NRTSI(budget=budget).get_params(), SeriesSet.stack(each), CLOCK)[2]
+        resolve(NRTSI(budget=budget).get_params(), SeriesSet.stack(each), CLOCK)[2]
         for each in (cells, rows)
     ]
     assert " ".join(chosen) == sizes

@@ -19,13 +19,14 @@ import pytest
 from typer.testing import CliRunner
 
 import nrtsi
-from nrtsi import cli, reports
-from nrtsi.cli import app
+from nrtsi import cli
+from nrtsi.cli import messages
+from nrtsi.cli.main import app
+from nrtsi.cli.progress import ProgressBar
+from nrtsi.core.events import ImputeStep, TrainStep
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import TrainingError
-from nrtsi.events import ImputeStep, TrainStep
-from nrtsi.frames import Clock, Columns
-from nrtsi.progress import ProgressBar
-from nrtsi.series import SeriesSet
+from nrtsi.tables import Clock, Columns
 
 TINY = ["--preset", "tiny", "--steps", "4"]
 GAPPY = "time,x,y,note\n" + "".join(
@@ -146,9 +147,9 @@ class StubBacktest:
 
 @pytest.fixture
 def stub(monkeypatch):
-    imputer = ModuleType("nrtsi.imputer")
+    imputer = ModuleType("nrtsi.imputer.nrtsi")
     imputer.NRTSI, imputer.load = Stub, lambda path, device: Stub(path=path)
-    monkeypatch.setitem(sys.modules, "nrtsi.imputer", imputer)
+    monkeypatch.setitem(sys.modules, "nrtsi.imputer.nrtsi", imputer)
     monkeypatch.setattr(Stub, "made", [])
     monkeypatch.setattr(Stub, "fails", None)
     monkeypatch.setattr(Stub, "interrupted", False)
@@ -157,9 +158,9 @@ def stub(monkeypatch):
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys, nrtsi.cli\n"
+        "import sys, nrtsi.cli.main\n"
         "from typer.testing import CliRunner\n"
-        "assert CliRunner().invoke(nrtsi.cli.app, ['--help']).exit_code == 0\n"
+        "assert CliRunner().invoke(nrtsi.cli.main.app, ['--help']).exit_code == 0\n"
         "heavy = {'torch', 'sklearn', 'pyarrow', 'numpy', 'pydantic'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
@@ -378,8 +379,8 @@ def test_scores_end_with_what_may_help_where_nrtsi_was_not_best(
     ],
 )
 def test_the_conclusion_names_the_best_method(mse, line):
-    assert reports.conclusion(mse, "more").startswith(line)
-    assert reports.conclusion({"nrtsi": 1.0}, "more") is None
+    assert messages.conclusion(mse, "more").startswith(line)
+    assert messages.conclusion({"nrtsi": 1.0}, "more") is None
 
 
 @pytest.mark.parametrize(
@@ -578,7 +579,7 @@ def test_bad_data_is_refused_in_one_line_and_nothing_is_lost(tmp_path, text, opt
 def test_times_that_cannot_be_asked_for_are_refused_before_training(
     data, tmp_path, monkeypatch, option, text, message
 ):
-    monkeypatch.setattr("nrtsi.imputer.NRTSI.fit_panel", None)
+    monkeypatch.setattr("nrtsi.imputer.nrtsi.NRTSI.fit_panel", None)
     asked = text
     if option == "--at":
         asked = tmp_path / "at.csv"
@@ -719,7 +720,7 @@ def test_intervals_limits_and_where_values_come_from(fitted, data, tmp_path):
     assert (rows[9]["x_gap"], rows[9]["x_method"], rows[3]["x"]) == ("2h", "nrtsi", "")
     assert float(rows[9]["x_lower"]) <= float(rows[9]["x"]) <= float(rows[9]["x_upper"])
     assert (rows[0]["x_lower"], rows[0]["x_gap"]) == ("", "")
-    assert "the hole is longer than 2h" in page.read_text()
+    assert "the gap is longer than 2h" in page.read_text()
 
 
 def test_auto_says_which_methods_fill_which_columns(fitted, data, tmp_path):
@@ -804,11 +805,11 @@ def test_the_same_seed_and_steps_give_the_same_bytes(data, tmp_path):
 
 
 def test_the_bundled_file_is_what_the_simulator_makes(tmp_path):
-    from nrtsi.demo import simulated_weather  # imports PyTorch
-    from nrtsi.files import write_table
+    from nrtsi.cli.demo import simulated_weather  # imports PyTorch
+    from nrtsi.tables.files import write_table
 
     write_table(tmp_path / "w.csv", simulated_weather())
-    bundled = resources.files("nrtsi.datasets") / "weather.csv"
+    bundled = resources.files("nrtsi.bench.datasets") / "weather.csv"
     assert bundled.read_bytes() == (tmp_path / "w.csv").read_bytes()
     assert len(bundled.read_bytes()) < 100_000
 

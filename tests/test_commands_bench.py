@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from nrtsi.bench import tables
+from nrtsi.bench.datasets.registry import DATASETS, make
 from nrtsi.bench.methods import KINDS
 from nrtsi.bench.results import COLUMNS, ERROR
 from nrtsi.bench.runner import task_of
 from nrtsi.bench.tables import open_table, table_names
-from nrtsi.cli import app
-from nrtsi.datasets.registry import DATASETS, make
-from nrtsi.files import read_table
+from nrtsi.cli.main import app
+from nrtsi.tables.files import read_table
 
 SIMPLE = "linear,mean,knn-sequences"
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from nrtsi.commands.plot import app
-from nrtsi.files import Table, read_table, write_table
-from nrtsi.imputer import NRTSI
+from nrtsi.cli.commands.plot import app
+from nrtsi.imputer.nrtsi import NRTSI
+from nrtsi.tables.files import Table, read_table, write_table
 
 ROWS = 24
 HEAD = "id,time,x,y\n"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nrtsi.datasets.sinusoids import sinusoids
-from nrtsi.datasets.weather import weather
+from nrtsi.bench.datasets.sinusoids import sinusoids
+from nrtsi.bench.datasets.weather import weather
 
 CHANNELS = ["temperature", "humidity", "pressure"]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.datasets.billiards import SPEED, WALL, billiards, reflected
+from nrtsi.bench.datasets.billiards import SPEED, WALL, billiards, reflected
 from tests.strategies import seeds
 
 

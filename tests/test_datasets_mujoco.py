@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
-from nrtsi.datasets.mujoco import CHANNELS, mujoco
+from nrtsi.bench.datasets.mujoco import CHANNELS, mujoco
+from nrtsi.core.interpolation import interpolate
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.interpolation import interpolate
-from nrtsi.series import SeriesSet
 
 needs_dm_control = pytest.mark.skipif(
     importlib.util.find_spec("dm_control") is None, reason="the bench extra is not installed"

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nrtsi.datasets import air, gas
-from nrtsi.datasets.air import read_air
-from nrtsi.datasets.gas import read_gas
-from nrtsi.datasets.nfl import read_nfl
-from nrtsi.datasets.originals import members, only, stamp
-from nrtsi.datasets.traffic import read_traffic, read_traffic20
+from nrtsi.bench.datasets import air, gas
+from nrtsi.bench.datasets.air import read_air
+from nrtsi.bench.datasets.gas import read_gas
+from nrtsi.bench.datasets.nfl import read_nfl
+from nrtsi.bench.datasets.originals import members, only, stamp
+from nrtsi.bench.datasets.traffic import read_traffic, read_traffic20
 from nrtsi.errors import InputError
 
 REAL = Path(__file__).parents[2] / "shared" / "data"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.datasets import registry
-from nrtsi.datasets.cache import default_cache
-from nrtsi.datasets.dataset import Dataset, Part
-from nrtsi.datasets.registry import DATASETS, Original, Simulation, make
-from nrtsi.datasets.table import to_table
+from nrtsi.bench.datasets import registry
+from nrtsi.bench.datasets.cache import default_cache
+from nrtsi.bench.datasets.dataset import Dataset, Part
+from nrtsi.bench.datasets.registry import DATASETS, Original, Simulation, make
+from nrtsi.bench.datasets.table import to_table
 from nrtsi.errors import InputError
 
 QUICK = ("billiards", "billiards-irregular", "sinusoids")

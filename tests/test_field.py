@@ -1,4 +1,4 @@
-"""Field: cells kriged from known ones, how that is learnt, and when it is kept."""
+"""MultiOutputGP: cells kriged from known ones, how that is learnt, and when it is kept."""
 
 import numpy as np
 import pandas as pd
@@ -7,25 +7,32 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.imputer import NRTSI, load
-from nrtsi.interpolation import interpolate
-from nrtsi.missing import Hiding
-from nrtsi.model.field import FAR, FARTHEST, ByLag, Cells, Field
-from nrtsi.model.hints import Hints
-from nrtsi.series import SeriesSet
-from nrtsi.streaming import impute_files
-from nrtsi.threads import Cores
-from nrtsi.training import fields, opening
-from nrtsi.training.batches import Spans
-from nrtsi.training.fields import Survey
-from nrtsi.training.trial import Trial
+from nrtsi.core.interpolation import interpolate
+from nrtsi.core.masking import Masking
+from nrtsi.core.series import SeriesSet
+from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.network.threads import Cores
+from nrtsi.predictors.base import BasePredictors
+from nrtsi.predictors.gaussian_process import (
+    FAR,
+    FARTHEST,
+    CellIndex,
+    CovarianceTable,
+    MultiOutputGP,
+)
+from nrtsi.scale import impute_files
+from nrtsi.training import base_predictors as opening
+from nrtsi.training import gaussian_process as fields
+from nrtsi.training.gaussian_process import GPTrainer
+from nrtsi.training.held_out import HeldOutTest
+from nrtsi.training.sampler import Segments
 from tests.strategies import seeds, some_series
 
 
 def some_field(dims, seed=0, periods=(12.0,)):
     """One whose sources, waves and noise are all of a size."""
     torch.manual_seed(seed)
-    field = Field(dims, periods)
+    field = MultiOutputGP(dims, periods)
     for name, parameter in field.named_parameters():
         if name not in ("fades", "changes"):
             torch.nn.init.normal_(parameter, std=0.5)
@@ -70,7 +77,7 @@ def test_a_covariance_is_one(seed):
     rng = np.random.default_rng(seed)
     dims, size = int(rng.integers(1, 5)), 30
     field = some_field(dims, seed)
-    cells = Cells(rng.uniform(0, 30, size), rng.integers(0, dims, size))
+    cells = CellIndex(rng.uniform(0, 30, size), rng.integers(0, dims, size))
     with torch.inference_mode():
         both = field.between(cells, cells).numpy()
         lag = torch.from_numpy(rng.uniform(-50, 50, 9))
@@ -87,10 +94,11 @@ def test_on_the_grid_it_can_be_looked_up(seed):
     dims, begin = int(rng.integers(1, 5)), 10.0 ** rng.integers(0, 12)
     field = some_field(dims, seed)
     some, others = (
-        Cells(begin + rng.integers(0, 50, size), rng.integers(0, dims, size)) for size in (20, 30)
+        CellIndex(begin + rng.integers(0, 50, size), rng.integers(0, dims, size))
+        for size in (20, 30)
     )
     with torch.inference_mode():
-        found = field.between(some, others, ByLag(field, 49.0))
+        found = field.between(some, others, CovarianceTable(field, 49.0))
         torch.testing.assert_close(found, field.between(some, others))
 
 
@@ -155,14 +163,14 @@ def tides(rows, seed=0):
     return both + 0.05 * rng.normal(size=both.shape)
 
 
-def with_holes(value, seed=1):
-    """Holes of a few to twenty rows in either channel."""
+def with_gaps(value, seed=1):
+    """Gaps of a few to twenty rows in either channel."""
     rng = np.random.default_rng(seed)
-    holes = np.zeros(value.shape, dtype=bool)
+    gaps = np.zeros(value.shape, dtype=bool)
     for _ in range(len(value) // 40):
         begin, channel = rng.integers(len(value)), rng.integers(value.shape[1])
-        holes[begin : begin + rng.integers(3, 20), channel] = True
-    return np.where(holes, np.nan, value), holes
+        gaps[begin : begin + rng.integers(3, 20), channel] = True
+    return np.where(gaps, np.nan, value), gaps
 
 
 @pytest.fixture
@@ -175,26 +183,26 @@ def quick(monkeypatch):
 @pytest.mark.usefixtures("quick")
 def test_it_learns_what_makes_the_data_likely():
     truth = tides(600)
-    gappy, holes = with_holes(truth)
+    gappy, gaps = with_gaps(truth)
     series = SeriesSet.stack(gappy[None])
-    survey = Survey.of(series, Spans.whole(series), (24.0,), seed=0)
+    survey = GPTrainer.of(series, Segments.whole(series), (24.0,), seed=0)
     losses = [survey.advance(step / 150) for step in range(150)]
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.3
     kriged = survey.field.krige(series)
 
     def error(value):
-        return np.square(value - truth)[holes].mean()
+        return np.square(value - truth)[gaps].mean()
 
     assert error(kriged.value) < error(interpolate(series)) / 5
     # And it knows how far off it is.
-    off = np.square((kriged.value - truth)[holes] / kriged.scale[holes]).mean()
+    off = np.square((kriged.value - truth)[gaps] / kriged.scale[gaps]).mean()
     assert 0.3 < off < 3.0
 
 
 @pytest.mark.parametrize(("series", "rows", "dims"), [(1, 1500, 9), (40, 200, 4), (300, 24, 2)])
 def test_it_looks_at_all_times_alike(series, rows, dims):
     data = SeriesSet.stack(np.zeros((series, rows, dims)))
-    survey = Survey.of(data, Spans.whole(data), (), seed=0)
+    survey = GPTrainer.of(data, Segments.whole(data), (), seed=0)
     seen = np.zeros(rows)
     for survey.step in range(400):
         cells, _ = survey._look(np.random.default_rng(survey.step))
@@ -207,21 +215,21 @@ def test_it_looks_at_all_times_alike(series, rows, dims):
 
 def test_a_loss_that_is_not_finite_teaches_nothing():
     data = SeriesSet.stack(tides(300)[None])
-    survey = Survey.of(data, Spans.whole(data), (24.0,), seed=0)
+    survey = GPTrainer.of(data, Segments.whole(data), (24.0,), seed=0)
     torch.nn.init.constant_(survey.field.noise, float("nan"))
     before = {name: weight.clone() for name, weight in survey.field.named_parameters()}
     assert np.isnan(survey.advance(0.0))
     for name, weight in survey.field.named_parameters():
         torch.testing.assert_close(weight, before[name], equal_nan=True)
-    hiding = Hiding.choose("points", data, whole_rows=False)
-    trial = Trial.of(data, Spans.whole(data), hiding, 0, Hints())
-    assert not trial.helps(Hints(field=survey.field), worth=1.0)
+    hiding = Masking.choose("points", data, whole_rows=False)
+    trial = HeldOutTest.of(data, Segments.whole(data), hiding, 0, BasePredictors())
+    assert not trial.helps(BasePredictors(field=survey.field), worth=1.0)
 
 
 @pytest.mark.parametrize(("rows", "dims"), [(100, 1), (400, 17)])
 def test_few_cells_and_many_channels_teach_nothing(rows, dims):
     series = SeriesSet.stack(np.random.default_rng(0).normal(size=(1, rows, dims)))
-    assert Survey.of(series, Spans.whole(series), (), seed=0) is None
+    assert GPTrainer.of(series, Segments.whole(series), (), seed=0) is None
 
 
 # As a part of the model --------------------------------------------------------------------------
@@ -242,11 +250,11 @@ def hourly(value):
 def tidal():
     """A table, what is hidden of it, where, and a model of it with a field."""
     truth = tides(900)
-    gappy, holes = with_holes(truth)
+    gappy, gaps = with_gaps(truth)
     table = hourly(gappy)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fields, "CELLS", 120)
-        return table, truth, holes, model().fit(table)
+        return table, truth, gaps, model().fit(table)
 
 
 def filled(imputer, table):
@@ -254,16 +262,16 @@ def filled(imputer, table):
 
 
 def test_a_table_that_follows_the_day_is_filled_far_better(tidal):
-    table, truth, holes, with_field = tidal
+    table, truth, gaps, with_field = tidal
     assert with_field.info()["kriged"].startswith("cells by the ")
     without = model(model={"field": False}).fit(table)
     assert without.info()["kriged"] == "nothing"
 
     def error(imputer):
-        return np.square(filled(imputer, table) - truth)[holes].mean()
+        return np.square(filled(imputer, table) - truth)[gaps].mean()
 
     assert error(with_field) < error(without) / 2
-    np.testing.assert_array_equal(filled(with_field, table)[~holes], truth[~holes])
+    np.testing.assert_array_equal(filled(with_field, table)[~gaps], truth[~gaps])
 
 
 def test_a_file_has_the_field(tidal, tmp_path):
@@ -275,7 +283,7 @@ def test_a_file_has_the_field(tidal, tmp_path):
 
 
 def test_a_table_that_is_read_in_parts_is_filled_nearly_alike(tidal, tmp_path):
-    table, truth, holes, with_field = tidal
+    table, truth, gaps, with_field = tidal
     for number, rows in enumerate((slice(0, 450), slice(450, 900))):
         (tmp_path / "in").mkdir(exist_ok=True)
         table[rows].to_parquet(tmp_path / "in" / f"{number}.parquet")
@@ -283,18 +291,18 @@ def test_a_table_that_is_read_in_parts_is_filled_nearly_alike(tidal, tmp_path):
     parts = [pd.read_parquet(tmp_path / "out" / f"{number}.parquet") for number in (0, 1)]
     got = pd.concat(parts)[["sea", "river"]].to_numpy()
     whole = filled(with_field, table)
-    np.testing.assert_array_equal(got[~holes], whole[~holes])
-    apart = np.square(got - whole)[holes].mean()
-    assert apart < np.square(whole - truth)[holes].mean()
+    np.testing.assert_array_equal(got[~gaps], whole[~gaps])
+    apart = np.square(got - whole)[gaps].mean()
+    assert apart < np.square(whole - truth)[gaps].mean()
 
 
 def test_hints_that_a_file_does_not_tell_of_are_none():
-    assert Hints.unpack({}, {"memory": None}) == Hints()
+    assert BasePredictors.unpack({}, {"memory": None}) == BasePredictors()
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
-    table = hourly(with_holes(tides(300))[0])
+    table = hourly(with_gaps(tides(300))[0])
     whole = model(steps=60).fit(table, checkpoint=tmp_path / "whole")
     part = model(steps=60)
 
@@ -314,12 +322,12 @@ def test_a_random_walk_is_left_to_lines():
     walk = np.cumsum(np.random.default_rng(0).standard_normal((900, 2)), axis=0)
     made = []
 
-    def count(survey, fraction, advance=Survey.advance):
+    def count(survey, fraction, advance=GPTrainer.advance):
         made.append(survey.step)
         return advance(survey, fraction)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Survey, "advance", count)
+        patch.setattr(GPTrainer, "advance", count)
         assert model(steps=400).fit(walk).info()["kriged"] == "nothing"
     assert len(made) == opening.LEAST_STEPS  # a first look is enough to see that
 
@@ -331,7 +339,7 @@ def test_what_is_remembered_is_not_learnt_again(monkeypatch):
     def never(survey, fraction):
         raise AssertionError("there is nothing left to learn")
 
-    monkeypatch.setattr(Survey, "advance", never)
+    monkeypatch.setattr(GPTrainer, "advance", never)
     about = model().fit(waves).info()
     assert about["remembered"] != "nothing"
     assert about["kriged"] == "nothing"

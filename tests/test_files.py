@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.atomic import atomic, check_writable
+from nrtsi.core.atomic import atomic, check_writable
 from nrtsi.errors import InputError
-from nrtsi.files import (
+from nrtsi.tables.files import (
     MISSING,
     SUFFIXES,
     Table,
@@ -44,7 +44,7 @@ words = st.text(
 
 @st.composite
 def csv_tables(draw):
-    """Cells as text: one column of words, a few of numbers with holes."""
+    """Cells as text: one column of words, a few of numbers with gaps."""
     rows = draw(st.integers(1, 12))
     width = draw(st.integers(1, 4))
     columns = {"note": draw(st.lists(words, min_size=rows, max_size=rows))}
@@ -123,13 +123,13 @@ def test_stacking_a_csv_repeats_its_text_and_fills_each_repetition(columns, draw
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.decimals(-1000, 1000, places=2), min_size=1), st.booleans())
-def test_decimal_commas_are_read_as_points_are_where_semicolons_separate(values, holes):
-    cells = [str(value).replace(".", ",") for value in values] + ["NA"] * holes
+def test_decimal_commas_are_read_as_points_are_where_semicolons_separate(values, gaps):
+    cells = [str(value).replace(".", ",") for value in values] + ["NA"] * gaps
     with TemporaryDirectory() as folder:
         text = to_csv({"i": ["1"] * len(cells), "x": cells}, ";")
         table = read_table(write(folder, "in.csv", text))
     assert table.decimal == ","
-    assert table.typed["x"].to_pylist() == [*map(float, values)] + [None] * holes
+    assert table.typed["x"].to_pylist() == [*map(float, values)] + [None] * gaps
     assert table.text["x"].to_pylist() == cells
 
 
@@ -448,7 +448,7 @@ def test_a_write_the_system_cuts_short_leaves_the_old_file_and_no_other(tmp_path
     code = (
         "import resource, sys, numpy as np, pyarrow as pa\n"
         "from pathlib import Path\n"
-        "from nrtsi.files import Table, write_table\n"
+        "from nrtsi.tables.files import Table, write_table\n"
         "table = Table(pa.table({'x': np.random.default_rng(0).random(100_000)}))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "write_table(Path(sys.argv[1]), table, overwrite=True)\n"

@@ -1,4 +1,4 @@
-"""Flow: rows carried on and back, how that is learnt, and when it is kept."""
+"""TransitionModel: rows carried on and back, how that is learnt, and when it is kept."""
 
 from dataclasses import replace
 
@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.config import TrainConfig
-from nrtsi.imputer import NRTSI, load
-from nrtsi.interpolation import interpolate
-from nrtsi.model.flow import REACH, Flow, next_rows
-from nrtsi.series import SeriesSet
-from nrtsi.training import flows
-from nrtsi.training.batches import Spans
-from nrtsi.training.flows import Apprentice, _Runs
+from nrtsi.core.interpolation import interpolate
+from nrtsi.core.series import SeriesSet
+from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.predictors.dynamics import REACH, TransitionModel, next_rows
+from nrtsi.training import dynamics as flows
+from nrtsi.training.dynamics import TransitionTrainer, _Runs
+from nrtsi.training.sampler import Segments
 from tests.strategies import seeds, some_series
 
 TURN = np.deg2rad(20)
@@ -37,7 +37,7 @@ class Turning(torch.nn.Module):
 
 def turning(error_on=1.0, error_back=1.0):
     """A flow that knows how things turn."""
-    flow = Flow(dims=2)
+    flow = TransitionModel(dims=2)
     flow.ways = torch.nn.ModuleList([Turning(ROTATION), Turning(ROTATION.T)])
     flow.error[0], flow.error[1] = error_on, error_back
     return flow
@@ -56,7 +56,7 @@ def turns(count, length, seed=0):
 
 @given(seed=seeds, share=st.floats(0.05, 0.9))
 @settings(max_examples=30, deadline=None)
-def test_a_flow_that_is_right_fills_every_hole_exactly(seed, share):
+def test_a_flow_that_is_right_fills_every_gap_exactly(seed, share):
     truth = turns(3, 40, seed)
     rng = np.random.default_rng(seed)
     known = rng.random(truth.shape[:2]) < share
@@ -84,7 +84,7 @@ def test_the_surer_side_counts_more_and_one_side_alone_for_all():
 @settings(deadline=None)
 def test_what_is_known_stays_and_what_is_out_of_reach_is_interpolated(seed):
     series = some_series(seed, regular=True)
-    flow = Flow(series.dims)
+    flow = TransitionModel(series.dims)
     flow.error[:] = 1.0
     carried = flow.carry(series)
     line = interpolate(series)
@@ -100,7 +100,7 @@ def test_what_is_known_stays_and_what_is_out_of_reach_is_interpolated(seed):
 @settings(deadline=None)
 def test_series_are_carried_each_by_itself(seed):
     series = some_series(seed, regular=True)
-    flow = Flow(series.dims)
+    flow = TransitionModel(series.dims)
     flow.error[:] = 1.0
     flow.lowest[:], flow.highest[:] = -3.0, 3.0
     torch.manual_seed(0)
@@ -116,13 +116,13 @@ def test_rows_off_the_grid_and_beyond_the_reach_are_left_to_interpolation():
     observed = np.array([[True], [False], [False], [False], [False]])
     value = np.where(observed, 1.0, 0.0)
     series = SeriesSet(time, value, observed, np.array([0, 5]))
-    flow = Flow(1)
+    flow = TransitionModel(1)
     flow.error[:] = 1.0
     assert flow.carry(series).there.tolist() == [True, True, False, True, False]
 
 
 def test_carried_rows_stay_near_what_has_been():
-    flow = Flow(2)
+    flow = TransitionModel(2)
     rows = torch.tensor([[0.0, -1.0], [1.0, 1.0]])
     flow.settle(rows, rows)
     flow.error[:] = 1.0
@@ -148,7 +148,7 @@ def test_rows_unlike_all_that_has_been_are_left_to_interpolation():
 
 
 def test_a_channel_that_never_changed_does_not_drown_the_others_when_it_does():
-    flow = Flow(2)
+    flow = TransitionModel(2)
     flow.error[:] = 1.0
     rows = torch.stack([torch.linspace(-1, 1, 50), torch.full((50,), 0.5)], dim=1)
     flow.settle(rows, rows)
@@ -169,7 +169,7 @@ def test_a_channel_that_never_changed_does_not_drown_the_others_when_it_does():
 def test_how_far_one_can_go_is_what_counting_says(seed):
     series = some_series(seed, regular=bool(seed % 2))
     rng = np.random.default_rng(seed)
-    whole = Spans.whole(series)
+    whole = Segments.whole(series)
     spans = whole if seed % 3 else whole.draw(1, rng, longest=5)
     runs = _Runs.of(series, spans)
     follows = next_rows(series)
@@ -190,8 +190,8 @@ def test_how_far_one_can_go_is_what_counting_says(seed):
 def test_it_learns_to_go_on_and_measures_how_well(monkeypatch):
     monkeypatch.setattr(flows, "ROWS", 1024)
     series = SeriesSet.stack(turns(150, 20))
-    material = series, Spans.whole(series)
-    apprentice = Apprentice.of(material, material, TrainConfig(), seed=0)
+    material = series, Segments.whole(series)
+    apprentice = TransitionTrainer.of(material, material, TrainConfig(), seed=0)
     before = apprentice.measured().error.clone()
     for step in range(150):
         apprentice.advance(step / 150)
@@ -206,8 +206,8 @@ def test_too_few_rows_in_a_row_teach_nothing():
     series = SeriesSet.stack(turns(120, 50))
     lonely = replace(series, observed=series.observed & (np.arange(series.rows) % 2 == 0)[:, None])
     for each in (lonely, series.select(np.arange(40))):
-        material = each, Spans.whole(each)
-        assert Apprentice.of(material, material, TrainConfig(), seed=0) is None
+        material = each, Segments.whole(each)
+        assert TransitionTrainer.of(material, material, TrainConfig(), seed=0) is None
 
 
 # As a part of the model --------------------------------------------------------------------------
@@ -260,22 +260,22 @@ def gappy(rows=400):
 
 @pytest.mark.usefixtures("quick")
 def test_a_path_that_goes_on_by_itself_is_filled_far_better(attractor, tmp_path):
-    truth, known, holes = gappy()
+    truth, known, gaps = gappy()
     with_flow = model().fit(attractor)
     about = with_flow.info()
     assert about["carried"].startswith("rows carried up to ")
     assert about["network"] == "near: rows go on by themselves"
     without = model(model={"flow": False}).fit(attractor)
     assert without.info()["carried"] == "nothing"
-    filled = with_flow.impute(holes)
+    filled = with_flow.impute(gaps)
 
     def error(values):
         return np.square(values - truth)[~known].mean()
 
-    assert error(filled) < error(without.impute(holes)) / 5
+    assert error(filled) < error(without.impute(gaps)) / 5
     np.testing.assert_array_equal(filled[known], truth[known])
     with_flow.save(tmp_path / "model.nrtsi")
-    np.testing.assert_array_equal(load(tmp_path / "model.nrtsi").impute(holes), filled)
+    np.testing.assert_array_equal(load(tmp_path / "model.nrtsi").impute(gaps), filled)
 
 
 @pytest.mark.usefixtures("quick")
@@ -306,8 +306,8 @@ def test_a_run_that_was_stopped_goes_on_with_its_flow(attractor, tmp_path):
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
-    _, _, holes = gappy(100)
-    np.testing.assert_array_equal(whole.impute(holes), again.impute(holes))
+    _, _, gaps = gappy(100)
+    np.testing.assert_array_equal(whole.impute(gaps), again.impute(gaps))
 
 
 @pytest.mark.usefixtures("quick")

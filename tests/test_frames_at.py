@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.errors import InputError
-from nrtsi.frames import Columns, read
+from nrtsi.tables import Columns, read
 
 START = dt.datetime(2024, 3, 31)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from nrtsi.errors import InputError
-from nrtsi.frames import Columns, read
+from nrtsi.tables import Columns, read
 
 LIBRARIES = ("pandas", "pandas-nullable", "pandas-arrow", "polars", "pyarrow")
 KINDS = ("float64", "float32", "int8", "uint8", "int32", "int64", "uint64")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.errors import InputError
-from nrtsi.frames import Clock, Columns, fitted_columns_must_match, read
+from nrtsi.tables import Clock, Columns, fitted_columns_must_match, read
 
 DAYS = [dt.datetime(2024, 1, day) for day in (1, 2, 3)]
 
@@ -133,7 +133,7 @@ def test_two_datetime_columns_of_other_names_are_not_guessed_between():
     assert panel.by_row_number
 
 
-def test_a_datetime_column_with_holes_is_not_guessed_to_be_the_time():
+def test_a_datetime_column_with_gaps_is_not_guessed_to_be_the_time():
     panel = read(pl.DataFrame({"serviced": [DAYS[0], None, None], "x": [1.0, None, 2.0]}))
     assert panel.columns.time is None
 
@@ -487,7 +487,7 @@ def test_pyarrow_tables_are_read():
 
 def test_the_door_opens_without_torch_pandas_or_polars():
     script = (
-        "import sys; import nrtsi.frames; "
+        "import sys; import nrtsi.tables; "
         "assert not {'torch', 'pandas', 'polars'} & set(sys.modules), sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.errors import InputError
-from nrtsi.frames import Clock, Columns, duration, read
+from nrtsi.tables import Clock, Columns, duration, read
 
 HOUR = 3_600_000_000_000
 BERLIN = ZoneInfo("Europe/Berlin")

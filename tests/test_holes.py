@@ -1,16 +1,16 @@
-"""Holes as users see them: against a search cell by cell."""
+"""Gaps as users see them: against a search cell by cell."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.holes import BUCKETS, Holes, bucket_of, bucket_range
-from nrtsi.series import SeriesSet
+from nrtsi.core.gaps import GAP_BINS, Gaps, gap_bin, gap_bin_range
+from nrtsi.core.series import SeriesSet
 from tests.strategies import seeds, some_series
 
 
 def searched(series):
-    """Length, whether it is open, and first cell of the hole of every cell, found by walking."""
+    """Length, whether it is open, and first cell of the gap of every cell, found by walking."""
     length, is_open = np.zeros(series.value.shape), np.zeros(series.value.shape, dtype=bool)
     first = np.full(series.value.shape, -1)
     for begin, end in zip(series.start[:-1], series.start[1:], strict=True):
@@ -31,84 +31,84 @@ def searched(series):
 
 
 @given(seeds)
-def test_holes_are_those_found_by_walking(seed):
+def test_gaps_are_those_found_by_walking(seed):
     series = some_series(seed)
-    holes = Holes.of(series)
+    gaps = Gaps.of(series)
     length, is_open, first = searched(series)
-    np.testing.assert_array_equal(holes.length, length)
-    np.testing.assert_array_equal(holes.open, is_open)
-    # Two cells have one number where they are of one channel and their hole begins at one row.
+    np.testing.assert_array_equal(gaps.length, length)
+    np.testing.assert_array_equal(gaps.open, is_open)
+    # Two cells have one number where they are of one channel and their gap begins at one row.
     row, dim = np.nonzero(first >= 0)
     numbers = {}
     for key, number in zip(
-        zip(dim, first[row, dim], strict=True), holes.number[row, dim], strict=True
+        zip(dim, first[row, dim], strict=True), gaps.number[row, dim], strict=True
     ):
         assert numbers.setdefault(key, number) == number
     assert len(set(numbers.values())) == len(numbers)
-    np.testing.assert_array_equal(holes.number == -1, series.observed)
+    np.testing.assert_array_equal(gaps.number == -1, series.observed)
 
 
 @given(seeds)
-def test_every_channel_has_holes_of_its_own(seed):
+def test_every_channel_has_gaps_of_its_own(seed):
     series = some_series(seed)
-    holes = Holes.of(series)
+    gaps = Gaps.of(series)
     for dim in range(series.dims):
         own = slice(dim, dim + 1)
-        alone = Holes.of(
+        alone = Gaps.of(
             SeriesSet(series.time, series.value[:, own], series.observed[:, own], series.start)
         )
-        np.testing.assert_array_equal(alone.length, holes.length[:, own])
-        np.testing.assert_array_equal(alone.open, holes.open[:, own])
-        np.testing.assert_array_equal(alone.bucket, holes.bucket[:, own])
+        np.testing.assert_array_equal(alone.length, gaps.length[:, own])
+        np.testing.assert_array_equal(alone.open, gaps.open[:, own])
+        np.testing.assert_array_equal(alone.bucket, gaps.bucket[:, own])
 
 
 @given(seeds)
-def test_the_series_beside_it_changes_no_hole(seed):
+def test_the_series_beside_it_changes_no_gap(seed):
     series = some_series(seed)
-    holes = Holes.of(series)
+    gaps = Gaps.of(series)
     for each in range(series.series):
-        alone = Holes.of(series.select(np.array([each])))
+        alone = Gaps.of(series.select(np.array([each])))
         rows = slice(series.start[each], series.start[each + 1])
-        np.testing.assert_array_equal(alone.length, holes.length[rows])
-        np.testing.assert_array_equal(alone.open, holes.open[rows])
+        np.testing.assert_array_equal(alone.length, gaps.length[rows])
+        np.testing.assert_array_equal(alone.open, gaps.open[rows])
 
 
-def test_series_that_miss_their_ends_share_no_hole():
+def test_series_that_miss_their_ends_share_no_gap():
     gone = np.array([[[1.0], [np.nan]], [[np.nan], [1.0]], [[np.nan], [np.nan]]])
-    holes = Holes.of(SeriesSet.stack(gone))
-    assert np.unique(holes.number[holes.number >= 0]).size == 3
-    assert holes.length.ravel().tolist() == [0, 1, 1, 0, np.inf, np.inf]
-    assert holes.bucket.ravel().tolist() == [-1, 0, 0, -1, BUCKETS - 1, BUCKETS - 1]
+    gaps = Gaps.of(SeriesSet.stack(gone))
+    assert np.unique(gaps.number[gaps.number >= 0]).size == 3
+    assert gaps.length.ravel().tolist() == [0, 1, 1, 0, np.inf, np.inf]
+    assert gaps.bucket.ravel().tolist() == [-1, 0, 0, -1, GAP_BINS - 1, GAP_BINS - 1]
 
 
-def test_series_without_rows_and_no_series_at_all_have_no_holes():
+def test_series_without_rows_and_no_series_at_all_have_no_gaps():
     nothing = SeriesSet.stack(np.zeros((0, 3, 2)))
-    assert Holes.of(nothing).bucket.shape == (0, 2)
+    assert Gaps.of(nothing).bucket.shape == (0, 2)
     value = np.array([[[np.nan], [2.0]]])
     with_empty = SeriesSet(
         np.arange(2.0), np.nan_to_num(value[0]), ~np.isnan(value[0]), np.array([0, 0, 2, 2])
     )
-    assert Holes.of(with_empty).length.ravel().tolist() == [1, 0]
+    assert Gaps.of(with_empty).length.ravel().tolist() == [1, 0]
 
 
-def test_a_hole_at_an_end_counts_as_one_twice_as_long():
+def test_a_gap_at_an_end_counts_as_one_twice_as_long():
     value = np.full((1, 8, 1), np.nan)
     value[0, :2] = 1.0  # six cells follow, six steps from the last observation
-    holes = Holes.of(SeriesSet.stack(value))
-    assert holes.length[-1, 0] == 6
-    assert holes.bucket[-1, 0] == bucket_of(np.array(12.0)) == 3
+    gaps = Gaps.of(SeriesSet.stack(value))
+    assert gaps.length[-1, 0] == 6
+    assert gaps.bucket[-1, 0] == gap_bin(np.array(12.0)) == 3
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12), st.floats(min_value=1.0, max_value=1e3))
-def test_a_bucket_holds_what_its_range_says_and_longer_holes_are_in_no_lower_one(length, times):
-    bucket = int(bucket_of(np.array(length)))
-    low, high = bucket_range(bucket)
+def test_a_bucket_holds_what_its_range_says_and_longer_gaps_are_in_no_lower_one(length, times):
+    bucket = int(gap_bin(np.array(length)))
+    low, high = gap_bin_range(bucket)
     assert low * (1 - 1e-8) < length <= high * (1 + 1e-8)
-    assert bucket_of(np.array(length * times)) >= bucket
+    assert gap_bin(np.array(length * times)) >= bucket
 
 
-@given(st.integers(1, BUCKETS + 5))
+@given(st.integers(1, GAP_BINS + 5))
 def test_powers_of_two_belong_below_even_where_times_are_not_quite_even(power):
     length = 2.0**power
     around = np.array([length * (1 - 1e-12), length, length * (1 + 1e-12)])
-    assert (bucket_of(around) == min(power - 1, BUCKETS - 1)).all()
+    assert (gap_bin(around) == min(power - 1, GAP_BINS - 1)).all()

@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 import nrtsi
 from nrtsi import NRTSI, CheckpointError, InputError, NotFittedError
 from nrtsi.config import SETTINGS
-from nrtsi.fingerprint import fingerprint, overlap
-from nrtsi.fitted import Fitted
-from nrtsi.frames import read
+from nrtsi.core.fingerprint import fingerprint, overlap
+from nrtsi.core.series import SeriesSet
+from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import noise
 from nrtsi.schedule.plan import plan
-from nrtsi.series import SeriesSet
+from nrtsi.tables import read
 from tests.strategies import seeds, some_series
 
 TINY = {"preset": "tiny", "steps": 12}
@@ -402,10 +402,10 @@ def test_a_setting_out_of_range_is_named(words, message):
         NRTSI(**TINY | words).fit(hourly(30))
 
 
-@pytest.mark.parametrize(("hole", "coarsest"), [(1, 4), (30, 4), (40, 5), (600, 9)])
-def test_levels_reach_the_middle_of_the_longest_hole(hole, coarsest):
+@pytest.mark.parametrize(("gap", "coarsest"), [(1, 4), (30, 4), (40, 5), (600, 9)])
+def test_levels_reach_the_middle_of_the_longest_gap(gap, coarsest):
     value = np.sin(np.arange(1500.0) / 9)[:, None]
-    value[400 : 400 + hole] = np.nan
+    value[400 : 400 + gap] = np.nan
     model = NRTSI(**TINY | {"steps": 1}).fit(value)
     assert model.fitted_.engine.schedule.max_level == coarsest
     assert np.isfinite(model.impute(value)).all()
@@ -422,7 +422,7 @@ def test_memory_that_is_no_size_is_refused(model, memory):
 def test_a_file_of_before_levels_were_part_of_the_layout_is_read(model):
     tensors, record = model.fitted_.pack()
     del record["layout"]["levels"]
-    again = Fitted.unpack(tensors, record, torch.device("cpu"))
+    again = FittedModel.unpack(tensors, record, torch.device("cpu"))
     series = model.open(hourly()).series
     np.testing.assert_array_equal(again.fill(series), model.fitted_.fill(series))
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.config import PRESETS, ScheduleConfig
+from nrtsi.core.series import SeriesSet
 from nrtsi.inference import Engine, noise
-from nrtsi.model.rows import RowNetwork
-from nrtsi.model.tokens import Layout
-from nrtsi.series import SeriesSet
+from nrtsi.network.rows import RowNetwork
+from nrtsi.network.tokens import TokenLayout
 from tests.strategies import seeds, some_series
 
 ORDERS = ["widest", "midpoints", "smallest", "all"]
@@ -20,7 +20,7 @@ ORDERS = ["widest", "midpoints", "smallest", "all"]
 
 def engine(dims, *, order="midpoints", max_level=60, networks=1):
     """Untrained networks that do more than interpolate."""
-    layout = Layout(dims, partial=True, levels=4)
+    layout = TokenLayout(dims, partial=True, levels=4)
     made = []
     for seed in range(networks):
         torch.manual_seed(seed)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.interpolation import Known, interpolate, neighbours
+from nrtsi.core.interpolation import Known, interpolate, neighbours
 from tests.strategies import seeds, some_series
 
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 import nrtsi
 from nrtsi.config import PRESETS
-from nrtsi.memory import Memory, remember
-from nrtsi.memory.analogs import SYMMETRIES, Analogs, Images
-from nrtsi.memory.joint import Joint
-from nrtsi.memory.likes import Likes
-from nrtsi.memory.marks import Marks
-from nrtsi.memory.normal import Normal
-from nrtsi.memory.points import Place
-from nrtsi.memory.stock import Stock
-from nrtsi.missing import Hiding
-from nrtsi.model.hints import Hint
-from nrtsi.model.tokens import Layout, Scene, tokens
-from nrtsi.series import SeriesSet
-from nrtsi.windows import windows
+from nrtsi.core.masking import Masking
+from nrtsi.core.prediction import BasePrediction
+from nrtsi.core.series import SeriesSet
+from nrtsi.network.tokens import StepContext, TokenLayout, tokens
+from nrtsi.predictors.analogs import AnalogModel, select_analogs
+from nrtsi.predictors.analogs.conditional_gaussian import ConditionalGaussian
+from nrtsi.predictors.analogs.fingerprints import SeriesFingerprints
+from nrtsi.predictors.analogs.knn import KNNAnalogs
+from nrtsi.predictors.analogs.library import SeriesLibrary
+from nrtsi.predictors.analogs.local_linear import SYMMETRIES, Images, LocalLinearAnalogs
+from nrtsi.predictors.analogs.mixture import AnalogMixture
+from nrtsi.predictors.analogs.points import PointLookup
+from nrtsi.schedule.windows import windows
 
 POINT = np.arange(12.0)
 
@@ -36,22 +36,22 @@ def values(seed, series=40, dims=2, points=POINT.size):
 
 def stock(value, low=-20.0, high=20.0):
     ends = (np.full(value.shape[0], end) for end in (low, high))
-    return Stock(np.arange(value.shape[-1]), whole(value), POINT, value, *ends)
+    return SeriesLibrary(np.arange(value.shape[-1]), whole(value), POINT, value, *ends)
 
 
 def analogs(value, symmetries=(), **words):
-    made = Analogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
+    made = LocalLinearAnalogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
     return replace(made, images=Images(made.images.value, symmetries))
 
 
 def normal(value, ridge):
-    return Normal.of(stock(value), ridge)
+    return ConditionalGaussian.of(stock(value), ridge)
 
 
 def memory(way, series=None):
     """It knows nobody, unless it is told whom."""
-    nobody = Marks(np.zeros((0, 8), dtype=np.int64))
-    return Memory(POINT, way, nobody if series is None else Marks.of(series))
+    nobody = SeriesFingerprints(np.zeros((0, 8), dtype=np.int64))
+    return AnalogModel(POINT, way, nobody if series is None else SeriesFingerprints.of(series))
 
 
 def gappy(value, index, seed, share=0.6):
@@ -93,7 +93,7 @@ def test_a_normal_distribution_leaves_out_the_series_itself(seed, own):
 
 
 def slowly_told(value, series, near, ridge):
-    """The same as `Analogs`, one thing after the other and in the units of the data."""
+    """The same as `LocalLinearAnalogs`, one thing after the other and in the units of the data."""
     answer = np.empty(series.value.shape)
     for dim in range(series.dims):
         seen = series.observed[:, dim]
@@ -134,7 +134,7 @@ def test_analogs_leave_out_the_series_itself_and_its_images(seed, own, symmetrie
 def test_likes_are_the_mean_of_the_nearest_in_all_channels_together(seed, near, own):
     value = values(seed)
     series, _ = gappy(value if own >= 0 else values(seed + 1), max(own, 0), seed, share=0.4)
-    made = Likes.of(stock(value), near)
+    made = KNNAnalogs.of(stock(value), near)
     told = memory(made).recall(series, np.array([own]))
     theirs = made.value.transpose(2, 1, 0).astype(np.float64)
     seen = series.observed
@@ -153,9 +153,9 @@ def test_likes_are_the_mean_of_the_nearest_in_all_channels_together(seed, near, 
 def test_two_ways_together_say_what_lies_between_them(seed, share):
     value = values(seed)
     series, _ = gappy(values(seed + 1), 0, seed)
-    ways = normal(value, 1e-3), Likes.of(stock(value), 5)
+    ways = normal(value, 1e-3), KNNAnalogs.of(stock(value), 5)
     one, other = (memory(way).recall(series) for way in ways)
-    both = memory(Joint(*ways, share)).recall(series)
+    both = memory(AnalogMixture(*ways, share)).recall(series)
     for name in ("value", "scale"):
         parts = (1 - share) * getattr(one, name) + share * getattr(other, name)
         np.testing.assert_allclose(getattr(both, name), parts, atol=1e-9)
@@ -203,8 +203,8 @@ EVERY_WAY = [
     normal(values(0), 1e-3),
     analogs(values(0)),
     analogs(values(0), ("alike",)),
-    Likes.of(stock(values(0)), 5),
-    Joint(normal(values(0), 1e-3), Likes.of(stock(values(0)), 5), 0.4),
+    KNNAnalogs.of(stock(values(0)), 5),
+    AnalogMixture(normal(values(0), 1e-3), KNNAnalogs.of(stock(values(0)), 5), 0.4),
 ]
 
 
@@ -216,7 +216,7 @@ def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
     told = memory(way).recall(SeriesSet.stack(np.full_like(gone, np.nan)[None]))
     np.testing.assert_allclose(told.value, value.mean(axis=-1).T, atol=0.01)
     np.testing.assert_allclose(told.scale, value.std(axis=-1).T, rtol=0.1)
-    if isinstance(way, Analogs):  # which know nothing of a channel from another
+    if isinstance(way, LocalLinearAnalogs):  # which know nothing of a channel from another
         told = memory(way).recall(SeriesSet.stack(gone[None]))
         np.testing.assert_allclose(told.value[:, 1], value[1].mean(axis=-1), atol=0.01)
 
@@ -224,7 +224,7 @@ def test_a_channel_of_which_nothing_is_known_is_what_it_is_on_the_average(way):
 @pytest.mark.parametrize("way", EVERY_WAY)
 def test_a_memory_goes_into_a_file_and_out_again(way):
     made = memory(way, whole(values(0)))
-    again = Memory.unpack(*made.pack())
+    again = AnalogModel.unpack(*made.pack())
     series, _ = gappy(values(1), 0, 0)
     for name in ("value", "scale"):
         mine, theirs = (getattr(each.recall(series), name) for each in (made, again))
@@ -232,13 +232,13 @@ def test_a_memory_goes_into_a_file_and_out_again(way):
 
 
 def test_places_lie_between_points():
-    place = Place.of(np.array([0.0, 2.0, 3.0]), np.array([-1.0, 0.0, 0.5, 2.0, 3.0, 3.5]))
+    place = PointLookup.of(np.array([0.0, 2.0, 3.0]), np.array([-1.0, 0.0, 0.5, 2.0, 3.0, 3.5]))
     np.testing.assert_array_equal(place.there, [False, True, True, True, True, False])
     np.testing.assert_allclose((place.left + place.share)[1:5], [0.0, 0.25, 1.0, 2.0])
 
 
 def hiding(series, rates=(0.5, 0.9)):
-    return Hiding.choose("points", series, whole_rows=True, rates=rates)
+    return Masking.choose("points", series, whole_rows=True, rates=rates)
 
 
 def waves(count, seed=0, steps=50):
@@ -249,8 +249,8 @@ def waves(count, seed=0, steps=50):
 
 def test_waves_are_remembered_one_by_one_and_upside_down():
     series = SeriesSet.stack(waves(300))
-    kept = remember(series, hiding(series), 0)
-    assert isinstance(kept.memory.way, Analogs)
+    kept = select_analogs(series, hiding(series), 0)
+    assert isinstance(kept.memory.way, LocalLinearAnalogs)
     assert "mirrored" in kept.memory.way.images.symmetries
     np.testing.assert_array_equal(kept.own, np.arange(300))
 
@@ -260,8 +260,8 @@ def test_draws_of_one_distribution_are_remembered_as_such():
     mix = rng.standard_normal((6, 40))
     value = (rng.standard_normal((400, 6)) @ mix).reshape(400, 20, 2)
     series = SeriesSet.stack(value)
-    kept = remember(series, hiding(series), 0)
-    assert isinstance(kept.memory.way, Normal)
+    kept = select_analogs(series, hiding(series), 0)
+    assert isinstance(kept.memory.way, ConditionalGaussian)
 
 
 def days(count, seed=0):
@@ -277,8 +277,8 @@ HOURS = np.arange(24)[:, None]
 
 def test_few_noisy_days_of_two_kinds_are_remembered_in_two_ways():
     series = SeriesSet.stack(days(120))
-    kept = remember(series, hiding(series), 0)
-    assert isinstance(kept.memory.way, Joint)
+    kept = select_analogs(series, hiding(series), 0)
+    assert isinstance(kept.memory.way, AnalogMixture)
     assert 0 < kept.memory.way.share < 1
     words = r"covariance of 8 channels and the \d+ of 120 series .* \(\d+% of it\)"
     assert re.search(words, str(kept.memory))
@@ -303,7 +303,7 @@ def test_series_whose_next_of_kin_are_remembered_do_not_tell_of_those_who_have_n
     stations = np.repeat(every[:80], 4, axis=0)
     series = SeriesSet.stack(stations + 0.01 * rng.standard_normal(stations.shape))
     to_come = SeriesSet.stack(every[80:])
-    kin, strangers = (remember(series, hiding(series), 0, held) for held in (None, to_come))
+    kin, strangers = (select_analogs(series, hiding(series), 0, held) for held in (None, to_come))
     hidden = hiding(series).draw(to_come, np.random.default_rng(1))
 
     def error(kept):
@@ -312,7 +312,7 @@ def test_series_whose_next_of_kin_are_remembered_do_not_tell_of_those_who_have_n
 
     assert error(strangers) < 0.9 * error(kin)
     few = to_come.select(np.arange(3))  # too few to tell
-    assert str(remember(series, hiding(series), 0, few).memory) == str(kin.memory)
+    assert str(select_analogs(series, hiding(series), 0, few).memory) == str(kin.memory)
 
 
 def test_irregular_times_are_remembered_by_splines_where_these_are_closer():
@@ -320,7 +320,7 @@ def test_irregular_times_are_remembered_by_splines_where_these_are_closer():
     time = np.sort(rng.uniform(0, 50, (200, 50)), axis=1)
     speed = rng.uniform(0.1, 0.3, (200, 1))
     series = SeriesSet.stack(np.sin(speed * time)[..., None], time)
-    kept = remember(series, hiding(series), 0)
+    kept = select_analogs(series, hiding(series), 0)
     held = SeriesSet.stack(np.sin(0.2 * time[:1])[..., None], time[:1])
     cells = hiding(series).draw(held, rng)
     told = kept.memory.recall(held.hide(cells)).value
@@ -361,7 +361,7 @@ def random_walks():
 )
 def test_nothing_is_remembered_that_would_not_help(data):
     series = data()
-    assert remember(series, hiding(series, rates=(0.1, 0.3)), 0) is None
+    assert select_analogs(series, hiding(series, rates=(0.1, 0.3)), 0) is None
 
 
 def fitted(**words):
@@ -400,7 +400,9 @@ def test_what_is_remembered_never_comes_from_the_cells_that_are_hidden():
     ways = (normal, lambda value, ridge: analogs(value, ("mirrored",), ridge=ridge))
     for way in ways:
         told, as_well = (
-            Memory(np.arange(50.0), way(each.transpose(2, 1, 0), 1e-3), Marks.of(asked))
+            AnalogModel(
+                np.arange(50.0), way(each.transpose(2, 1, 0), 1e-3), SeriesFingerprints.of(asked)
+            )
             .recall(asked, own)
             .value
             for each in (value, other)
@@ -408,8 +410,8 @@ def test_what_is_remembered_never_comes_from_the_cells_that_are_hidden():
         np.testing.assert_allclose(told, as_well, atol=1e-3)
 
 
-def holes(value, seed=0):
-    """The series with a hole in each, and where."""
+def gaps(value, seed=0):
+    """The series with a gap in each, and where."""
     rng = np.random.default_rng(seed)
     gone = np.zeros(value.shape, dtype=bool)
     for number, begin in enumerate(rng.integers(5, 25, len(value))):
@@ -419,8 +421,8 @@ def holes(value, seed=0):
 
 @pytest.mark.parametrize("hidden", [0.0, 0.4])
 def test_a_remembered_series_is_recognised(hidden):
-    value, _ = holes(waves(100))
-    marks = Marks.of(SeriesSet.stack(value))
+    value, _ = gaps(waves(100))
+    marks = SeriesFingerprints.of(SeriesSet.stack(value))
     more = np.random.default_rng(0).random(value.shape) < hidden
     seen = SeriesSet.stack(np.where(more, np.nan, value))
     found = marks.find(seen)
@@ -435,11 +437,13 @@ def bumps(count, seed=0):
     return (rng.standard_normal((count, 6)) @ curves + rng.normal(0, 0.05, (count, 50)))[..., None]
 
 
-@pytest.mark.parametrize(("data", "count", "way"), [(waves, 300, Analogs), (bumps, 150, Normal)])
+@pytest.mark.parametrize(
+    ("data", "count", "way"), [(waves, 300, LocalLinearAnalogs), (bumps, 150, ConditionalGaussian)]
+)
 def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others(data, count, way):
-    """In the memory their own holes are bridged by lines, which would be the nearest of all."""
-    value, gone = holes(data(count))
-    others, gone_there = holes(data(300, seed=1), seed=1)
+    """In the memory their own gaps are bridged by lines, which would be the nearest of all."""
+    value, gone = gaps(data(count))
+    others, gone_there = gaps(data(300, seed=1), seed=1)
     model = nrtsi.NRTSI(steps=0, seed=0, preset="tiny").fit(value)
     assert isinstance(model.fitted_.engine.hints.memory.way, way)
     own = np.square(model.impute(value) - data(count))[gone].mean()
@@ -448,15 +452,15 @@ def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others(data, count
 
 
 @pytest.mark.parametrize(("data", "count"), [(waves, 300), (bumps, 80)])
-def test_holes_of_the_remembered_series_are_filled_from_the_others(data, count, monkeypatch):
-    value, _ = holes(data(count))
-    others, gone = holes(data(200, seed=1), seed=1)
+def test_gaps_of_the_remembered_series_are_filled_from_the_others(data, count, monkeypatch):
+    value, _ = gaps(data(count))
+    others, gone = gaps(data(200, seed=1), seed=1)
     series, truth = SeriesSet.stack(value), data(200, seed=1)
-    like_its_own = Hiding.choose("auto", series, whole_rows=True, rates=(0.05, 0.95))
+    like_its_own = Masking.choose("auto", series, whole_rows=True, rates=(0.05, 0.95))
     errors = []
     for rounds in (0, 6):
-        monkeypatch.setattr(sys.modules["nrtsi.memory.remember"], "ROUNDS", rounds)
-        told = remember(series, like_its_own, 0).memory.recall(SeriesSet.stack(others)).value
+        monkeypatch.setattr(sys.modules["nrtsi.predictors.analogs.selection"], "ROUNDS", rounds)
+        told = select_analogs(series, like_its_own, 0).memory.recall(SeriesSet.stack(others)).value
         errors.append(np.square(told.reshape(truth.shape) - truth)[gone].mean())
     assert errors[1] < errors[0] / 2
 
@@ -471,7 +475,7 @@ def test_a_series_without_data_between_others_is_not_remembered():
     start = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
     seen = ~np.isnan(table[:, 2:])
     series = SeriesSet(table[:, 1], np.where(seen, table[:, 2:], 0.0), seen, start)
-    found = Stock.of(series, np.random.default_rng(0))
+    found = SeriesLibrary.of(series, np.random.default_rng(0))
     np.testing.assert_array_equal(np.setdiff1d(np.arange(202), found.kept), [100, 101])
 
 
@@ -480,7 +484,7 @@ def test_a_spline_does_not_leave_what_has_been():
     time = np.sort(rng.uniform(0, 50, (200, 50)), axis=1)
     value = np.sin(0.2 * time)
     time[40, 20], value[40, 20] = time[40, 19] + 1e-7, value[40, 19] + 0.5
-    found = Stock.of(SeriesSet.stack(value[..., None], time), rng)
+    found = SeriesLibrary.of(SeriesSet.stack(value[..., None], time), rng)
     assert np.abs(found.value).max() <= 1.5
 
 
@@ -500,11 +504,11 @@ def test_one_long_series_does_not_keep_the_others_from_being_remembered():
     flat = np.concatenate([*value[:300, :50], value[300]])
     start = np.append(50 * np.arange(301), 300 * 50 + 2000)
     series = SeriesSet(time, flat, np.ones(flat.shape, dtype=bool), start)
-    assert Stock.of(series, np.random.default_rng(0)).point.max() <= 52
+    assert SeriesLibrary.of(series, np.random.default_rng(0)).point.max() <= 52
 
 
 def test_beyond_the_remembered_times_the_straight_line_is_corrected():
-    layout = Layout(1, partial=False, hints=1)
+    layout = TokenLayout(1, partial=False, hints=1)
     series = SeriesSet(
         np.array([0.0, 49.0, 55.0]),
         np.array([[0.1], [0.8], [0.0]]),
@@ -512,11 +516,11 @@ def test_beyond_the_remembered_times_the_straight_line_is_corrected():
         np.array([0, 3]),
     )
     there = np.array([[True], [True], [False]])
-    hint = Hint(np.array([[0.1], [0.35], [0.8]]), there, np.zeros((3, 1)))
+    hint = BasePrediction(np.array([[0.1], [0.35], [0.8]]), there, np.zeros((3, 1)))
     rows = np.array([2])
-    scene = Scene.of(series, rows, np.array([6.0]), layout, (hint,))
+    context = StepContext.of(series, rows, np.array([6.0]), layout, (hint,))
     parts = windows(np.array([0, 1]), rows, np.array([0]), series.start, 16)
-    made = tokens(scene, parts.pad(np.arange(1)), layout, PRESETS["tiny"].model)
+    made = tokens(context, parts.pad(np.arange(1)), layout, PRESETS["tiny"].model)
     assert made.hinted.item() == pytest.approx(0.8)
 
 

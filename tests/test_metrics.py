@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
-from nrtsi import metrics
 from nrtsi.errors import InputError
+from nrtsi.evaluation import metrics
 
 seeds = st.integers(0, 2**32 - 1)
 

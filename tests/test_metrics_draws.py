@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi import metrics
 from nrtsi.errors import InputError
+from nrtsi.evaluation import metrics
 
 seeds = st.integers(0, 2**32 - 1)
 

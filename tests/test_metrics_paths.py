@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi import metrics
+from nrtsi.core.interpolation import interpolate
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.interpolation import interpolate
-from nrtsi.series import SeriesSet
+from nrtsi.evaluation import metrics
 
 seeds = st.integers(0, 2**32 - 1)
 WALL = 0.8828
@@ -244,10 +244,10 @@ def test_what_is_no_path_is_refused(score):
         score(WAVE[:, :2])
     with pytest.raises(InputError, match="at least one series, got none"):
         score(WAVE[:0])
-    holes = WAVE.copy()
-    holes[0, 2], holes[0, 3, 0] = np.nan, np.inf
+    gaps = WAVE.copy()
+    gaps[0, 2], gaps[0, 3, 0] = np.nan, np.inf
     with pytest.raises(InputError, match="known at every step, got 3 cells that are not finite"):
-        score(holes)
+        score(gaps)
 
 
 def test_a_truth_without_turns_is_refused():

@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.calibration import Aside
+from nrtsi.core.masking import Masking, blocks, own, points, rows_fail_together
+from nrtsi.core.masking.patterns import GapTemplates
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.missing import Hiding, blocks, own, points, rows_fail_together
-from nrtsi.missing.patterns import Gaps
-from nrtsi.series import SeriesSet
+from nrtsi.evaluation.calibration import HoldOut
 
 seeds = st.integers(0, 2**32 - 1)
 hides = st.sampled_from(["auto", "own", "points", "blocks"])
 
 
 def ragged(seed, missing=0.3, whole_rows=False, series=6, longest=40, dims=3):
-    """Series of random lengths, some of them empty, with random holes."""
+    """Series of random lengths, some of them empty, with random gaps."""
     rng = np.random.default_rng(seed)
     length = rng.integers(0, longest, size=series)
     rows = int(length.sum())
@@ -55,7 +55,7 @@ def test_only_observed_cells_are_hidden_and_never_all_of_a_series(
     series = ragged(seed, missing, whole_rows)
     if hide == "own" and series.observed.all():
         return
-    hiding = Hiding.choose(hide, series, whole_rows=whole_rows, scoring=scoring)
+    hiding = Masking.choose(hide, series, whole_rows=whole_rows, scoring=scoring)
     hidden = hiding.draw(series, np.random.default_rng(seed))
     assert hidden.shape == series.observed.shape
     assert not (hidden & ~series.observed).any()
@@ -69,7 +69,7 @@ def test_the_same_generator_hides_the_same_cells(seed, hide, scoring):
     series = ragged(seed)
     if hide == "own" and series.observed.all():
         return
-    hiding = Hiding.choose(hide, series, whole_rows=False, scoring=scoring)
+    hiding = Masking.choose(hide, series, whole_rows=False, scoring=scoring)
     first = hiding.draw(series, np.random.default_rng(seed))
     again = hiding.draw(series, np.random.default_rng(seed))
     np.testing.assert_array_equal(first, again)
@@ -81,7 +81,7 @@ def test_whole_rows_stay_whole(seed, hide, scoring):
     series = ragged(seed, whole_rows=True)
     if hide == "own" and series.observed.all():
         return
-    hiding = Hiding.choose(hide, series, whole_rows=True, scoring=scoring)
+    hiding = Masking.choose(hide, series, whole_rows=True, scoring=scoring)
     hidden = hiding.draw(series, np.random.default_rng(seed))
     np.testing.assert_array_equal(hidden.any(axis=1), hidden.all(axis=1))
 
@@ -199,7 +199,7 @@ def test_a_single_series_can_lend_its_gaps_to_itself():
 
 def test_gaps_found_beforehand_hide_the_same_cells():
     donors, series = ragged(5), complete(series=8, steps=30, dims=3)
-    found = own(series, np.random.default_rng(2), Gaps.of(donors))
+    found = own(series, np.random.default_rng(2), GapTemplates.of(donors))
     np.testing.assert_array_equal(found, own(series, np.random.default_rng(2), donors))
 
 
@@ -215,7 +215,7 @@ def test_long_gaps_are_not_favoured_over_short_ones():
     donors = SeriesSet.stack(value)
     series = complete(series=4000, steps=20, dims=1)
     hidden = own(series, np.random.default_rng(0), donors).reshape(4000, 20)
-    # 219 stretches of twenty rows meet the long hole, 20 the short one.
+    # 219 stretches of twenty rows meet the long gap, 20 the short one.
     single = np.mean(hidden.sum(axis=1) == 1)
     assert single == pytest.approx((20 + 2) / 239, abs=0.02)
 
@@ -229,7 +229,7 @@ def test_a_score_hides_between_ten_and_twenty_percent(shape, missing, whole_rows
     lost = rng.random((*shape[:2], 1 if whole_rows else shape[2])) < missing
     value[np.broadcast_to(lost, shape)] = np.nan
     series = SeriesSet.stack(value)
-    hiding = Hiding.choose("auto", series, whole_rows=whole_rows, scoring=True)
+    hiding = Masking.choose("auto", series, whole_rows=whole_rows, scoring=True)
     share = hiding.draw(series, rng).sum() / series.observed.sum()
     assert 0.1 <= share <= 0.2
 
@@ -240,18 +240,18 @@ def test_a_score_never_hides_all_of_a_channel(seed, hide, missing, whole):
     series = ragged(seed, missing, whole)
     if hide == "own" and series.observed.all():
         return
-    hiding = Hiding.choose(hide, series, whole_rows=whole, scoring=True)
+    hiding = Masking.choose(hide, series, whole_rows=whole, scoring=True)
     left = series.observed & ~hiding.draw(series, np.random.default_rng(seed))
     for a, b in zip(series.start, series.start[1:], strict=False):
         np.testing.assert_array_equal(left[a:b].any(axis=0), series.observed[a:b].any(axis=0))
 
 
-def test_a_score_keeps_the_lengths_of_the_holes():
+def test_a_score_keeps_the_lengths_of_the_gaps():
     value = np.zeros((1, 4000, 2))
     for begin in range(0, 4000, 500):
         value[0, begin + 100 : begin + 130] = np.nan
     series = SeriesSet.stack(value)
-    hiding = Hiding.choose("auto", series, whole_rows=True, scoring=True)
+    hiding = Masking.choose("auto", series, whole_rows=True, scoring=True)
     hidden = hiding.draw(series, np.random.default_rng(0))
     assert np.median(runs(hidden[:, 0])) >= 25
 
@@ -259,9 +259,9 @@ def test_a_score_keeps_the_lengths_of_the_holes():
 def test_auto_imitates_own_gaps_where_two_percent_are_missing():
     value = np.zeros((1, 100, 1))
     value[0, :1] = np.nan
-    few = Hiding.choose("auto", SeriesSet.stack(value), whole_rows=False)
+    few = Masking.choose("auto", SeriesSet.stack(value), whole_rows=False)
     value[0, :2] = np.nan
-    enough = Hiding.choose("auto", SeriesSet.stack(value), whole_rows=False)
+    enough = Masking.choose("auto", SeriesSet.stack(value), whole_rows=False)
     assert few.kinds == ("points", "blocks")
     assert enough.kinds == ("own", "points", "blocks")
     assert sum(enough.weights) == 1
@@ -269,7 +269,7 @@ def test_auto_imitates_own_gaps_where_two_percent_are_missing():
 
 def test_training_hides_at_every_rate():
     series = complete(series=2000, steps=50, dims=1)
-    hiding = Hiding.choose("points", series, whole_rows=True)
+    hiding = Masking.choose("points", series, whole_rows=True)
     share = np.array(per_series(hiding.draw(series, np.random.default_rng(0)), series)) / 50
     assert np.mean(share) == pytest.approx(0.5, abs=0.02)
     assert np.histogram(share, bins=9, range=(0.05, 0.95))[0].min() > 120
@@ -277,7 +277,7 @@ def test_training_hides_at_every_rate():
 
 def test_short_series_lose_something_too():
     series = complete(series=50, steps=3, dims=1)
-    hidden = Hiding.choose("points", series, whole_rows=True).draw(
+    hidden = Masking.choose("points", series, whole_rows=True).draw(
         series, np.random.default_rng(0)
     )
     assert min(per_series(hidden, series)) >= 1
@@ -285,14 +285,14 @@ def test_short_series_lose_something_too():
 
 def test_a_single_observed_row_is_never_hidden():
     series = complete(series=50, steps=1, dims=2)
-    hiding = Hiding.choose("auto", series, whole_rows=True)
+    hiding = Masking.choose("auto", series, whole_rows=True)
     assert not hiding.draw(series, np.random.default_rng(0)).any()
 
 
 def test_an_empty_set_hides_nothing():
     series = SeriesSet.stack(np.zeros((0, 5, 2)))
     for scoring in (False, True):
-        hiding = Hiding.choose("auto", series, whole_rows=False, scoring=scoring)
+        hiding = Masking.choose("auto", series, whole_rows=False, scoring=scoring)
         assert hiding.draw(series, np.random.default_rng(0)).shape == (0, 2)
 
 
@@ -306,12 +306,12 @@ def test_an_unknown_way_of_hiding_is_refused():
     with pytest.raises(
         InputError, match="hide must be one of auto, own, points, blocks, got 'rows'"
     ):
-        Hiding.choose("rows", complete(), whole_rows=False)
+        Masking.choose("rows", complete(), whole_rows=False)
 
 
 def test_own_gaps_are_refused_where_there_are_none():
     with pytest.raises(InputError, match="nothing missing, got 'own'"):
-        Hiding.choose("own", complete(), whole_rows=False)
+        Masking.choose("own", complete(), whole_rows=False)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
@@ -345,5 +345,5 @@ def test_what_fails_at_a_time_of_day_is_hidden_at_that_time_of_day(seed, more):
 def test_cells_are_set_aside_where_every_day_fails_at_the_same_time():
     time = np.arange(24 * 30)
     series = SeriesSet.stack(np.where(time % 24 < 3, np.nan, 1.0)[None, :, None])
-    aside = Aside.of(series, "own", whole_rows=False, seed=0, day=24.0)
+    aside = HoldOut.of(series, "own", whole_rows=False, seed=0, day=24.0)
     assert aside.hidden.sum() > 50

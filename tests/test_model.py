@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from torch.autograd.functional import jacobian
 
 from nrtsi.config import PRESETS, ModelConfig
-from nrtsi.model.attention import SetAttention, reading_bias, rotate, turns
-from nrtsi.model.heads import Gaussian, Point
-from nrtsi.model.rows import RowNetwork
-from nrtsi.model.time_encoding import calendar_encoding, time_encoding
-from nrtsi.model.tokens import Layout, Scene, tokens
-from nrtsi.windows import windows
+from nrtsi.network.attention import SetAttention, attention_bias, rotate, turns
+from nrtsi.network.heads import Gaussian, Point
+from nrtsi.network.rows import RowNetwork
+from nrtsi.network.time_encoding import calendar_encoding, time_encoding
+from nrtsi.network.tokens import StepContext, TokenLayout, tokens
+from nrtsi.schedule.windows import windows
 from tests.strategies import seeds, some_series, widened
 
 OBS, TARGETS, WIDTH = 4, 3, 8
@@ -44,8 +44,8 @@ def question(series, config, layout):
     known[asked] = False
     level = np.zeros(asked.size, dtype=np.int64)
     parts = windows(np.flatnonzero(known), asked, level, series.start, config.window)
-    scene = Scene.of(series, asked, np.ones(asked.size), layout)
-    made = tokens(scene, parts.pad(np.arange(parts.count)), layout, config)
+    context = StepContext.of(series, asked, np.ones(asked.size), layout)
+    made = tokens(context, parts.pad(np.arange(parts.count)), layout, config)
     return made.each(lambda t: t.double() if t.is_floating_point() else t)
 
 
@@ -59,7 +59,7 @@ def influence(layers, obs=OBS):
     """influence[i, j] is True where output i depends on input j."""
     torch.manual_seed(0)
     valid = torch.ones(1, obs + TARGETS, dtype=bool)
-    bias = reading_bias(valid, obs, torch.float32)
+    bias = attention_bias(valid, obs, torch.float32)
     blocks = [SetAttention(WIDTH, 2, 4) for _ in range(layers)]
 
     def run(x):
@@ -105,7 +105,7 @@ def test_permuting_targets_permutes_predictions_and_the_order_of_the_known_is_no
 ):
     config = ModelConfig(**SMALL | VARIANTS[variant])
     series = some_series(seed, whole=not partial, some_data=True)
-    layout = Layout(series.dims, partial)
+    layout = TokenLayout(series.dims, partial)
     if series.observed.all():
         return
     made, net = question(series, config, layout), network(config, layout)
@@ -126,7 +126,7 @@ def test_permuting_targets_permutes_predictions_and_the_order_of_the_known_is_no
 def test_padding_changes_nothing(variant, seed):
     config = ModelConfig(**SMALL | VARIANTS[variant])
     series = some_series(seed, some_data=True)
-    layout = Layout(series.dims, partial=True)
+    layout = TokenLayout(series.dims, partial=True)
     if series.observed.all():
         return
     made, net = question(series, config, layout), network(config, layout)
@@ -141,13 +141,13 @@ def test_padding_changes_nothing(variant, seed):
 def test_the_paper_s_network_has_the_paper_s_size():
     config = PRESETS["paper"].model
     with torch.device("meta"):
-        net = RowNetwork(config, Layout(dims=2, partial=False))
+        net = RowNetwork(config, TokenLayout(dims=2, partial=False))
     assert sum(p.numel() for p in net.parameters()) == 83_924_994
 
 
 def test_an_untrained_network_is_linear_interpolation():
     series = some_series(8, some_data=True)
-    config, layout = ModelConfig(**SMALL), Layout(series.dims, partial=True)
+    config, layout = ModelConfig(**SMALL), TokenLayout(series.dims, partial=True)
     made = question(series, config, layout)
     net = RowNetwork(config, layout).double()
     torch.testing.assert_close(net(made).mean, made.base)

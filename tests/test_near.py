@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 
 from nrtsi.config import ModelConfig
-from nrtsi.model.near import NearNetwork
-from nrtsi.model.tokens import Layout
+from nrtsi.network.pointwise import PointwiseNetwork
+from nrtsi.network.tokens import TokenLayout
 from tests.strategies import seeds, some_series, widened
 from tests.test_model import SMALL, question
 
@@ -17,9 +17,9 @@ def asked(seed):
     series = some_series(seed)
     if series.observed.all():
         return None
-    layout = Layout(series.dims, partial=True)
+    layout = TokenLayout(series.dims, partial=True)
     torch.manual_seed(0)
-    net = NearNetwork(NEAR, layout).double().eval()
+    net = PointwiseNetwork(NEAR, layout).double().eval()
     torch.nn.init.normal_(net.head.mean.weight)
     return net, question(series, NEAR, layout)
 

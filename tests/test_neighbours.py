@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.interpolation import Known, interpolate
-from nrtsi.model.neighbours import FAR, Surroundings
+from nrtsi.core.interpolation import Known, interpolate
+from nrtsi.network.neighbour_features import FAR, NeighbourFeatures
 from tests.strategies import seeds, some_series
 
 
@@ -14,7 +14,7 @@ def around(series, rows, gap):
     value = interpolate(series)[rows]
     known = Known.of(series.observed, series.start)
     unit = np.full((rows.size, 1), gap)
-    return Surroundings(series, known, rows, value, unit, known.around(rows)), value
+    return NeighbourFeatures(series, known, rows, value, unit, known.around(rows)), value
 
 
 def seen_of(series, row, channel):

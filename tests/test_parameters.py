@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 
+from nrtsi.baselines.parameters import Parameters
 from nrtsi.errors import InputError
-from nrtsi.parameters import Parameters
 
 
 class Ours(Parameters):

@@ -16,11 +16,10 @@ from hypothesis.extra import numpy as npst
 
 from nrtsi import NRTSI
 from nrtsi.errors import InputError
-from nrtsi.frames import Columns
-from nrtsi.model.attention import SetAttention
-from nrtsi.model.tokens import Scene, tokens
-from nrtsi.plotting import attention as attention_picture
-from nrtsi.plotting import (
+from nrtsi.network.attention import SetAttention
+from nrtsi.network.tokens import StepContext, tokens
+from nrtsi.report.plots import attention as attention_picture
+from nrtsi.report.plots import (
     check_picture,
     plot_attention,
     plot_draws,
@@ -29,14 +28,16 @@ from nrtsi.plotting import (
     plot_procedure,
     plot_series,
 )
-from nrtsi.plotting import procedure as procedure_picture
-from nrtsi.plotting.draws import drawn
-from nrtsi.plotting.gaps import distances, gap_errors
-from nrtsi.plotting.procedure import stages, steps_to_show
-from nrtsi.plotting.series import _beside, _figure, _picture, _runs
-from nrtsi.plotting.view import One, View
-from nrtsi.schedule.gaps import gaps
+from nrtsi.report.plots import procedure as procedure_picture
+from nrtsi.report.plots.draws import drawn
+from nrtsi.report.plots.gaps import distances as cell_distances
+from nrtsi.report.plots.gaps import gap_errors
+from nrtsi.report.plots.procedure import stages, steps_to_show
+from nrtsi.report.plots.series import _beside, _figure, _picture, _runs
+from nrtsi.report.plots.view import One, View
+from nrtsi.schedule.distances import distances
 from nrtsi.schedule.plan import plan
+from nrtsi.tables import Columns
 from tests.strategies import seeds, some_series
 
 TINY = {"preset": "tiny", "steps": 2, "unit": 1.0}
@@ -156,7 +157,7 @@ def test_what_is_missing_still_is_not_drawn_as_zero():
 def test_a_filling_shows_what_impute_gives_and_its_interval(tmp_path, model, frame, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "nrtsi.plotting.series._figure", lambda *all: seen.append(all) or _figure(*all)
+        "nrtsi.report.plots.series._figure", lambda *all: seen.append(all) or _figure(*all)
     )
     plot_filling(tmp_path / "a.png", model, frame, series=1)
     picture = seen[0][0]
@@ -213,8 +214,8 @@ def test_a_value_stays_as_it_was_filled(model, one):
 
 
 def test_titles_say_the_step_the_gap_and_the_level(model):
-    hole = [1.0, *[np.nan] * 7, 2.0]
-    frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": hole, "y": hole})
+    gap = [1.0, *[np.nan] * 7, 2.0]
+    frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": gap, "y": gap})
     one = One.of(model.open(frame), 0)
     assert [stage.title for stage in stages(model, one, 9)] == [
         "step 1: gap 4, level 2",
@@ -329,8 +330,8 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
     _, reading = model.fitted_.reading(one.series, row)
     state = model.fitted_.scaler.scale(one.series)
     network, padded = next(engine._questions(state, step, cores=1))
-    scene = Scene.of(state, step.rows, step.gap, engine.layout)
-    asked = tokens(scene, padded, engine.layout, engine.model)
+    context = StepContext.of(state, step.rows, step.distance, engine.layout)
+    asked = tokens(context, padded, engine.layout, engine.model)
     window, target = np.argwhere(padded.target_valid & (padded.target == row))[0]
     block, place = network.blocks[0], asked.obs + int(target)
     rows = [*padded.known[window], *padded.target[window]]
@@ -353,14 +354,14 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
 
 
 def test_the_sheet_has_a_panel_for_every_head_of_every_block(model, one):
-    scene = attention_picture._scene(model, View.of(one, None, plane=True), None, 2)
-    blocks, heads, _ = scene.reading.weight.shape
+    context = attention_picture._scene(model, View.of(one, None, plane=True), None, 2)
+    blocks, heads, _ = context.reading.weight.shape
     sheet = list(range(1, blocks + 1)), list(range(1, heads + 1))
-    figure = attention_picture._figure(scene, *sheet, "title")
+    figure = attention_picture._figure(context, *sheet, "title")
     titles = {axes.get_title() for axes in figure.axes}
     assert titles == {f"block {b}, head {h}" for b in sheet[0] for h in sheet[1]}
     areas = figure.axes[0].collections[0].get_sizes()
-    weight = scene.reading.weight
+    weight = context.reading.weight
     np.testing.assert_allclose(areas / areas.sum(), weight[0, 0], atol=1e-5)
 
 
@@ -378,7 +379,7 @@ def test_a_row_that_misses_nothing_is_read_from_nothing(model, one):
 @given(seeds)
 def test_distances_are_those_of_each_channel_alone(seed):
     series = some_series(seed)
-    far = distances(series, ~series.observed)
+    far = cell_distances(series, ~series.observed)
     for row, dim in np.argwhere(~series.observed):
         own = series.owner == series.owner[row]
         known = series.time[own & series.observed[:, dim]]
@@ -411,7 +412,7 @@ def test_a_bucket_holds_distances_up_to_its_power_of_two(model, frame):
     assert (np.diff(errors.bucket) > 0).all()
     series = model.open(frame).series
     rows = np.flatnonzero(~series.observed.any(axis=1))
-    reach = gaps(series.time, series.observed.any(axis=1), series.start, rows).max()
+    reach = distances(series.time, series.observed.any(axis=1), series.start, rows).max()
     assert 2.0 ** errors.bucket.max() <= 4 * max(reach, 1) + 4
 
 

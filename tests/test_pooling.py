@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nrtsi.errors import InputError
-from nrtsi.pooling import Pooled, pool
+from nrtsi.evaluation.pooling import Pooled, pool
 
 FIELDS = ("estimate", "standard_error", "lower", "upper", "df", "within", "between")
 seeds = st.integers(0, 2**32 - 1)
@@ -463,9 +463,9 @@ def test_unusable_settings_are_named(change, message):
 
 
 CODE = """
-import sys, numpy as np, nrtsi.pooling
+import sys, numpy as np, nrtsi.evaluation.pooling
 assert not {"scipy", "pandas", "polars", "torch"} & set(sys.modules)
-nrtsi.pooling.pool(np.mean, np.ones((2, 3)))
+nrtsi.evaluation.pooling.pool(np.mean, np.ones((2, 3)))
 assert not {"pandas", "polars", "torch"} & set(sys.modules)
 """
 

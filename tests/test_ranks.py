@@ -14,13 +14,13 @@ import torch
 from typer.testing import CliRunner
 
 from nrtsi import NRTSI, InputError, load
-from nrtsi.cli import app
+from nrtsi.cli.main import app
 from nrtsi.config import PRESETS, ScheduleConfig
-from nrtsi.launch import NAMES, Launch, launch
-from nrtsi.missing import Hiding
-from nrtsi.model.attention import rotate, turns
-from nrtsi.model.tokens import Layout
-from nrtsi.training import acceleration, ranks
+from nrtsi.core.launch import NAMES, Launch, launch
+from nrtsi.core.masking import Masking
+from nrtsi.network.attention import rotate, turns
+from nrtsi.network.tokens import TokenLayout
+from nrtsi.training import acceleration, distributed
 from nrtsi.training.acceleration import (
     LONG,
     autocast,
@@ -29,9 +29,9 @@ from nrtsi.training.acceleration import (
     faster_compiled,
     fastest,
 )
-from nrtsi.training.batches import Questions, Spans
-from nrtsi.training.level import _closed, _opened
-from nrtsi.training.ranks import Ranks
+from nrtsi.training.distributed import ProcessGroup
+from nrtsi.training.sampler import Segments, WindowSampler
+from nrtsi.training.trainer import _closed, _opened
 from tests.strategies import some_series
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -39,7 +39,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 @pytest.fixture
 def table(tmp_path):
-    """A CSV of a noisy wave with holes."""
+    """A CSV of a noisy wave with gaps."""
     rng = np.random.default_rng(0)
     value = np.sin(np.arange(500) / 4) + 0.1 * rng.normal(size=500)
     value[rng.random(500) < 0.2] = np.nan
@@ -223,7 +223,7 @@ def test_without_a_launcher_a_process_is_alone(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     assert launch() == Launch(0, 1, 0)
-    assert ranks.join(CPU) == (Ranks(), CPU)
+    assert distributed.join(CPU) == (ProcessGroup(), CPU)
 
 
 def test_a_launcher_says_which_process_this_is(monkeypatch):
@@ -239,7 +239,7 @@ def test_a_launcher_says_which_process_this_is(monkeypatch):
     ("rank", "message"), [(0, "several processes must run nrtsi fit"), (1, "")]
 )
 def test_other_commands_than_fit_are_refused_to_several_processes(monkeypatch, rank, message):
-    monkeypatch.setattr("nrtsi.cli.launch", lambda: Launch(rank, 2))
+    monkeypatch.setattr("nrtsi.cli.main.launch", lambda: Launch(rank, 2))
     result = CliRunner().invoke(app, ["info", "model.nrtsi"])
     assert result.exit_code == 2
     assert message in result.stderr
@@ -247,7 +247,7 @@ def test_other_commands_than_fit_are_refused_to_several_processes(monkeypatch, r
 
 
 def test_alone_the_numbers_are_ones_own():
-    one = Ranks()
+    one = ProcessGroup()
     assert one.leads
     assert one.total(1.5, 2.0) == [1.5, 2.0]
     assert one.clock(3.0) == 3.0
@@ -258,11 +258,11 @@ def test_alone_the_numbers_are_ones_own():
 
 def test_alone_tensors_are_ones_own_and_a_batch_is_the_same_after_an_exchange():
     series = some_series(3, whole=True, some_data=True)
-    hiding = Hiding.choose("points", series, whole_rows=True)
-    spans, model = Spans.whole(series), PRESETS["tiny"].model
-    layout = Layout(series.dims, False)
-    batch = Questions(series, spans, hiding, ScheduleConfig(), model, layout, (0,)).draw(0, 8)
-    (opened,) = Ranks().exchange(_opened(batch))
+    hiding = Masking.choose("points", series, whole_rows=True)
+    spans, model = Segments.whole(series), PRESETS["tiny"].model
+    layout = TokenLayout(series.dims, False)
+    batch = WindowSampler(series, spans, hiding, ScheduleConfig(), model, layout, (0,)).draw(0, 8)
+    (opened,) = ProcessGroup().exchange(_opened(batch))
     again = _closed(opened)
     assert again.tokens.obs == batch.tokens.obs
     assert torch.equal(again.tokens.feature, batch.tokens.feature)
@@ -271,8 +271,8 @@ def test_alone_tensors_are_ones_own_and_a_batch_is_the_same_after_an_exchange():
 
 
 def test_an_interruption_of_any_process_stops_all(monkeypatch):
-    two = Ranks(rank=0, size=2)
-    monkeypatch.setattr(Ranks, "all", lambda self, *own: torch.tensor([own, (9.0, 0.0)]))
+    two = ProcessGroup(rank=0, size=2)
+    monkeypatch.setattr(ProcessGroup, "all", lambda self, *own: torch.tensor([own, (9.0, 0.0)]))
     assert two.clock(3.0) == 3.0
     two.interrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -281,13 +281,13 @@ def test_an_interruption_of_any_process_stops_all(monkeypatch):
 
 @pytest.mark.parametrize("launched", [Launch(5, 8, 1), Launch()])
 def test_every_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, launched):
-    monkeypatch.setattr(ranks, "launch", lambda: launched)
+    monkeypatch.setattr(distributed, "launch", lambda: launched)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 5)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
-    assert ranks._own_device(GPU) == torch.device("cuda:1")
-    assert ranks._own_device(torch.device("cuda:3")) == torch.device("cuda:3")
-    assert ranks._own_device(CPU) == CPU
+    assert distributed._own_device(GPU) == torch.device("cuda:1")
+    assert distributed._own_device(torch.device("cuda:3")) == torch.device("cuda:3")
+    assert distributed._own_device(CPU) == CPU
 
 
 # Faster steps -----------------------------------------------------------------------------------

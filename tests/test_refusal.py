@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi import InputError
-from nrtsi.frames import Clock, Columns, read
-from nrtsi.holes import Holes
-from nrtsi.refusal import Refusal
-from nrtsi.series import SeriesSet
-from nrtsi.wishes import USUAL, Wishes
+from nrtsi.core.gaps import Gaps
+from nrtsi.core.series import SeriesSet
+from nrtsi.imputer.limits import Limits
+from nrtsi.imputer.options import USUAL, ImputeOptions
+from nrtsi.tables import Clock, Columns, read
 from tests.strategies import seeds, some_series
 
 HOURLY = Clock("datetime", 0, 3600e9)
@@ -21,12 +21,12 @@ NAMES = ["a", "b"]
 
 @given(seeds, st.floats(0.1, 100), st.floats(0.1, 3))
 @settings(max_examples=25)
-def test_cells_of_long_holes_and_wide_intervals_are_refused_and_no_others(seed, longest, widest):
+def test_cells_of_long_gaps_and_wide_intervals_are_refused_and_no_others(seed, longest, widest):
     series = some_series(seed)
-    holes = Holes.of(series)
+    gaps = Gaps.of(series)
     width = np.abs(np.random.default_rng(seed).normal(size=series.value.shape))
-    refused = Refusal(longest, np.full(series.dims, widest)).refused(holes, width)
-    long = ~series.observed & (holes.length > longest)
+    refused = Limits(longest, np.full(series.dims, widest)).refused(gaps, width)
+    long = ~series.observed & (gaps.length > longest)
     np.testing.assert_array_equal(refused.too_long, long)
     np.testing.assert_array_equal(refused.too_wide, ~series.observed & ~long & (width > widest))
     np.testing.assert_array_equal(refused.cells, refused.too_long | refused.too_wide)
@@ -38,10 +38,10 @@ def test_cells_of_long_holes_and_wide_intervals_are_refused_and_no_others(seed, 
 def test_without_limits_nothing_is_refused(seed):
     series = some_series(seed)
     names = [str(each) for each in range(series.dims)]
-    refusal = Refusal.of(None, None, NUMBERS, names)
+    refusal = Limits.of(None, None, NUMBERS, names)
     assert not refusal.of_widths
-    assert not refusal.refused(Holes.of(series), np.full(series.value.shape, 1e300)).cells.any()
-    assert not refusal.refused(Holes.of(series), None).cells.any()
+    assert not refusal.refused(Gaps.of(series), np.full(series.value.shape, 1e300)).cells.any()
+    assert not refusal.refused(Gaps.of(series), None).cells.any()
 
 
 @pytest.mark.parametrize(
@@ -56,33 +56,33 @@ def test_without_limits_nothing_is_refused(seed):
         (NUMBERS, " 2.5 ", 2.5),
     ],
 )
-def test_the_longest_hole_is_a_duration_or_a_number_of_steps(clock, max_gap, units):
-    assert Refusal.of(max_gap, None, clock, NAMES).longest == units
+def test_the_longest_gap_is_a_duration_or_a_number_of_steps(clock, max_gap, units):
+    assert Limits.of(max_gap, None, clock, NAMES).longest == units
 
 
 @pytest.mark.parametrize("steps", [2, 3, 7])
-def test_a_hole_of_just_the_longest_is_filled_even_where_times_are_not_quite_even(steps):
+def test_a_gap_of_just_the_longest_is_filled_even_where_times_are_not_quite_even(steps):
     time = np.arange(9.0) * 0.1 / 0.1 * (1 + 1e-12)
     value = np.full((1, 9, 1), np.nan)
     value[0, [0, steps, 8]] = 1.0
-    holes = Holes.of(SeriesSet.stack(value, time[None]))
-    at = Refusal.of(steps, None, NUMBERS, ["a"]).refused(holes, None).too_long
-    below = Refusal.of(steps - 0.01, None, NUMBERS, ["a"]).refused(holes, None).too_long
+    gaps = Gaps.of(SeriesSet.stack(value, time[None]))
+    at = Limits.of(steps, None, NUMBERS, ["a"]).refused(gaps, None).too_long
+    below = Limits.of(steps - 0.01, None, NUMBERS, ["a"]).refused(gaps, None).too_long
     assert not at[1:steps].any()
     assert below[1:steps].all()
 
 
-def test_a_channel_of_which_nothing_is_known_has_an_endless_hole():
-    holes = Holes.of(SeriesSet.stack(np.full((1, 3, 1), np.nan)))
-    assert Refusal.of("1000d", None, HOURLY, ["a"]).refused(holes, None).too_long.all()
+def test_a_channel_of_which_nothing_is_known_has_an_endless_gap():
+    gaps = Gaps.of(SeriesSet.stack(np.full((1, 3, 1), np.nan)))
+    assert Limits.of("1000d", None, HOURLY, ["a"]).refused(gaps, None).too_long.all()
 
 
 def test_widths_are_one_for_all_or_one_by_column():
-    assert Refusal.of(None, 2, HOURLY, NAMES).widest.tolist() == [2, 2]
-    by_name = Refusal.of(None, {"b": np.float64(0.5)}, HOURLY, NAMES)
+    assert Limits.of(None, 2, HOURLY, NAMES).widest.tolist() == [2, 2]
+    by_name = Limits.of(None, {"b": np.float64(0.5)}, HOURLY, NAMES)
     assert by_name.widest.tolist() == [np.inf, 0.5]
     assert by_name.of_widths
-    assert not Refusal.of(None, {}, HOURLY, NAMES).of_widths
+    assert not Limits.of(None, {}, HOURLY, NAMES).of_widths
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "0", np.inf, np.nan, True, [6]])
@@ -90,34 +90,34 @@ def test_widths_are_one_for_all_or_one_by_column():
 def test_a_length_that_is_none_is_refused(clock, wrong):
     message = r"max_gap must be a positive number of steps, or a duration such as '6h' .*got .*;"
     with pytest.raises(InputError, match=message):
-        Refusal.of(wrong, None, clock, NAMES)
+        Limits.of(wrong, None, clock, NAMES)
 
 
 def test_a_text_that_is_no_duration_is_refused():
     with pytest.raises(InputError, match=r"a duration must be .* got '6 moons'"):
-        Refusal.of("6 moons", None, HOURLY, NAMES)
+        Limits.of("6 moons", None, HOURLY, NAMES)
 
 
 def test_a_duration_is_refused_where_times_are_plain_numbers():
     message = r"max_gap must be a number of steps where times are plain numbers, got '6h'; write"
     with pytest.raises(InputError, match=message):
-        Refusal.of("6h", None, NUMBERS, NAMES)
+        Limits.of("6h", None, NUMBERS, NAMES)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, np.inf, np.nan, True, "2", {"a": 0}, {"a": None}])
 def test_a_width_that_is_none_is_refused(wrong):
     message = r"max_width must be a positive number in the units of the column.*; give a number"
     with pytest.raises(InputError, match=message):
-        Refusal.of(None, wrong, HOURLY, NAMES)
+        Limits.of(None, wrong, HOURLY, NAMES)
 
 
 def test_a_width_of_no_column_is_refused():
     message = r"max_width must name columns that are filled, which are a, b, got 'c'; leave"
     with pytest.raises(InputError, match=message):
-        Refusal.of(None, {"a": 1, "c": 2}, HOURLY, NAMES)
+        Limits.of(None, {"a": 1, "c": 2}, HOURLY, NAMES)
 
 
-# Wishes
+# ImputeOptions
 
 
 def panel(**more):
@@ -128,53 +128,56 @@ def panel(**more):
 @pytest.mark.parametrize("wrong", [0, 1, -0.1, 90, np.nan, True, "0.9"])
 def test_an_interval_that_is_no_probability_is_refused(wrong):
     with pytest.raises(InputError, match=r"interval must be a probability between 0 and 1, got"):
-        Wishes(interval=wrong).check(panel())
+        ImputeOptions(interval=wrong).check(panel())
 
 
 def test_a_method_that_there_is_not_is_refused():
     message = r"method must be nrtsi, auto or one of linear.*, got 'magic'; correct it"
     with pytest.raises(InputError, match=message):
-        Wishes(method="magic").check(panel())
+        ImputeOptions(method="magic").check(panel())
 
 
-@pytest.mark.parametrize("wishes", [Wishes(max_gap=-1), Wishes(max_width={"z": 1})])
-def test_limits_are_checked_with_the_rest(wishes):
+@pytest.mark.parametrize("options", [ImputeOptions(max_gap=-1), ImputeOptions(max_width={"z": 1})])
+def test_limits_are_checked_with_the_rest(options):
     with pytest.raises(InputError, match=r"max_(gap|width) must"):
-        wishes.check(panel())
+        options.check(panel())
 
 
 @pytest.mark.parametrize(
-    ("wishes", "taken"),
+    ("options", "taken"),
     [
-        (Wishes(interval=0.5), "a_lower"),
-        (Wishes(interval=0.5), "a_upper"),
-        *((Wishes(provenance=True), f"a_{each}") for each in ("source", "method", "gap", "upper")),
+        (ImputeOptions(interval=0.5), "a_lower"),
+        (ImputeOptions(interval=0.5), "a_upper"),
+        *(
+            (ImputeOptions(provenance=True), f"a_{each}")
+            for each in ("source", "method", "gap", "upper")
+        ),
     ],
 )
-def test_a_column_that_is_there_already_is_refused(wishes, taken):
+def test_a_column_that_is_there_already_is_refused(options, taken):
     message = rf"data must have no column '{taken}', which the result adds; rename the column"
     with pytest.raises(InputError, match=message):
-        wishes.check(panel(**{taken: ["x", "y", "z"]}))
+        options.check(panel(**{taken: ["x", "y", "z"]}))
 
 
 def test_a_column_is_in_the_way_only_where_it_would_be_added():
-    Wishes(interval=0.5).check(panel(a_source=["x", "y", "z"]))
-    Wishes(max_width=2).check(panel(a_lower=["x", "y", "z"]))
+    ImputeOptions(interval=0.5).check(panel(a_source=["x", "y", "z"]))
+    ImputeOptions(max_width=2).check(panel(a_lower=["x", "y", "z"]))
 
 
-@pytest.mark.parametrize("wishes", [Wishes(interval=0.9), Wishes(provenance=True)])
-def test_an_array_has_no_names_for_more_columns(wishes):
+@pytest.mark.parametrize("options", [ImputeOptions(interval=0.9), ImputeOptions(provenance=True)])
+def test_an_array_has_no_names_for_more_columns(options):
     message = r"interval and provenance must be asked of a table, got an array.*ask for quantiles"
     with pytest.raises(InputError, match=message):
-        wishes.check(read(np.array([[1.0], [np.nan]]), Columns()))
+        options.check(read(np.array([[1.0], [np.nan]]), Columns()))
 
 
 def test_what_is_asked_beside_the_values():
-    assert Wishes().level == USUAL
-    assert Wishes(interval=0.5).level == 0.5
-    assert not Wishes(max_gap=2, max_width=3).adds_columns
-    assert Wishes().only_values
-    assert not Wishes(max_gap=2).only_values
-    assert Wishes(provenance=True).columns("x") == [
+    assert ImputeOptions().level == USUAL
+    assert ImputeOptions(interval=0.5).level == 0.5
+    assert not ImputeOptions(max_gap=2, max_width=3).adds_columns
+    assert ImputeOptions().only_values
+    assert not ImputeOptions(max_gap=2).only_values
+    assert ImputeOptions(provenance=True).columns("x") == [
         "x_source", "x_method", "x_gap", "x_lower", "x_upper",
     ]  # fmt: skip

@@ -15,11 +15,11 @@ from hypothesis.extra import numpy as arrays
 
 from nrtsi.errors import InputError
 from nrtsi.report import (
-    Choice,
     Coverage,
     Gap,
-    Refusal,
-    Score,
+    MethodUse,
+    RefusalCount,
+    ReportScore,
     SeriesShown,
     State,
     check_report,
@@ -155,11 +155,11 @@ def test_no_name_changes_the_structure_of_the_page(name):
 
 @QUICK
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 5))
-def test_the_series_shown_have_no_fewer_holes_than_the_others(holes, series):
-    chosen = most_missing(holes, [10] * len(holes), series=series)
-    assert len(chosen) == min(series, len(holes))
-    rest = [count for i, count in enumerate(holes) if i not in chosen]
-    assert min(holes[i] for i in chosen) >= max(rest, default=0)
+def test_the_series_shown_have_no_fewer_gaps_than_the_others(gaps, series):
+    chosen = most_missing(gaps, [10] * len(gaps), series=series)
+    assert len(chosen) == min(series, len(gaps))
+    rest = [count for i, count in enumerate(gaps) if i not in chosen]
+    assert min(gaps[i] for i in chosen) >= max(rest, default=0)
     assert chosen == sorted(chosen)
 
 
@@ -215,10 +215,10 @@ def test_nothing_missing_and_nothing_tested_is_said():
 
 def test_a_method_without_a_score_at_every_length_is_not_pooled():
     scores = [
-        Score("c", HOUR, "a", 10, 4.0, 1.0),
-        Score("c", DAY, "a", 30, 8.0, 2.0),
-        Score("c", HOUR, "b", 10, 0.1, 0.1),
-        Score("c", DAY, "b", 30, np.nan, np.nan),
+        ReportScore("c", HOUR, "a", 10, 4.0, 1.0),
+        ReportScore("c", DAY, "a", 30, 8.0, 2.0),
+        ReportScore("c", HOUR, "b", 10, 0.1, 0.1),
+        ReportScore("c", DAY, "b", 30, np.nan, np.nan),
     ]
     pooled = pool(scores)
     assert pooled["a"].mae == pytest.approx(1.75)
@@ -241,10 +241,10 @@ def test_the_best_is_bold_and_the_doubtful_interval_is_pointed_out():
 
 
 def test_methods_are_told_with_the_length_they_were_used_to():
-    assert methods_used([Choice("c", DAY, "nrtsi"), Choice("c", HOUR, "linear")]) == (
+    assert methods_used([MethodUse("c", DAY, "nrtsi"), MethodUse("c", HOUR, "linear")]) == (
         "linear to 2h, then nrtsi"
     )
-    assert methods_used([Choice("c", DAY, "nrtsi"), Choice("c", HOUR, "nrtsi")]) == "nrtsi"
+    assert methods_used([MethodUse("c", DAY, "nrtsi"), MethodUse("c", HOUR, "nrtsi")]) == "nrtsi"
     assert methods_used([]) == "–"
 
 
@@ -288,10 +288,10 @@ def test_what_users_call_things_is_never_read_as_a_page():
             title=EVIL,
             source=EVIL,
             version=EVIL,
-            scores=(Score(EVIL, gap, EVIL, 3, 1.0, 1.0),),
-            choices=(Choice(EVIL, gap, EVIL),),
+            scores=(ReportScore(EVIL, gap, EVIL, 3, 1.0, 1.0),),
+            choices=(MethodUse(EVIL, gap, EVIL),),
             coverage=(Coverage(EVIL, gap, 3, 3, 0.9, 0.9),),
-            refusals=(Refusal(EVIL, 3, EVIL),),
+            refusals=(RefusalCount(EVIL, 3, EVIL),),
             remarks=(EVIL,),
             caveats=(EVIL,),
             command=EVIL,
@@ -360,7 +360,10 @@ def test_unusable_series_are_named(change, message):
     [
         ({"tallies": ()}, r"one tally for each channel \['c0', 'c1'\], got \[\]"),
         ({"series": (shown(channels=3),)}, r"series 'a' must have 2 channels, got 3"),
-        ({"refusals": (Refusal("x", 1, "why"),)}, r"its channels \['c0', 'c1'\], got \['x'\]"),
+        (
+            {"refusals": (RefusalCount("x", 1, "why"),)},
+            r"its channels \['c0', 'c1'\], got \['x'\]",
+        ),
     ],
 )
 def test_unusable_reports_are_refused(change, message):

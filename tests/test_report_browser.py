@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nrtsi.report import Coverage, Refusal, Score, SeriesShown, write_report
+from nrtsi.report import Coverage, RefusalCount, ReportScore, SeriesShown, write_report
 from tests.report_samples import HOUR, report, shown
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -208,7 +208,7 @@ def test_another_series_can_be_chosen(show):
 
 
 def test_a_channel_and_a_measure_can_be_chosen(show):
-    scores = tuple(Score(name, HOUR, "linear", 9, 4.0, 1.0) for name in ("c0", "c1"))
+    scores = tuple(ReportScore(name, HOUR, "linear", 9, 4.0, 1.0) for name in ("c0", "c1"))
     page = show(report(scores=scores))
     page.click("#scores button[data-channel='1']")
     assert "c1, by length of gap" in page.locator("#by-gap").inner_text()
@@ -285,10 +285,10 @@ def test_a_name_that_is_code_stays_a_name(show):
             replace(shown(channels=1), id=evil),
             replace(shown(channels=1), id="b"),
             channels=(evil,),
-            scores=(Score(evil, gap, evil, 3, 1.0, 1.0),),
+            scores=(ReportScore(evil, gap, evil, 3, 1.0, 1.0),),
             choices=(),
             coverage=(Coverage(evil, gap, 3, 3, 0.9, 0.9),),
-            refusals=(Refusal(evil, 3, evil),),
+            refusals=(RefusalCount(evil, 3, evil),),
         )
     )
     _, box = chart(page)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
-from nrtsi.scaling import Scaler
-from nrtsi.series import SeriesSet
+from nrtsi.core.scaling import Scaler
+from nrtsi.core.series import SeriesSet
 
 seeds = st.integers(0, 2**32 - 1)
 

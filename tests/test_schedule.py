@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.config import ScheduleConfig, schedule_for
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.schedule.gaps import gaps, level_of
+from nrtsi.schedule.distances import distances, level_of
 from nrtsi.schedule.plan import plan
 from nrtsi.schedule.policies import NEAR, SAME
-from nrtsi.series import SeriesSet
 from tests.strategies import seeds, some_series
 
 configs = st.builds(
@@ -19,7 +19,7 @@ configs = st.builds(
     order=st.sampled_from(["widest", "local", "midpoints", "smallest", "all"]),
     band=st.sampled_from([0.0, 1.0, 3.5]),
     one_by_one_above=st.sampled_from([None, 1.0, 4.0]),
-    one_by_one_in=st.sampled_from(["series", "hole"]),
+    one_by_one_in=st.sampled_from(["series", "gap"]),
     together=st.sampled_from([None, 0.0, 4.0]),
 )
 
@@ -32,52 +32,56 @@ def plain_plan(time, missing, dims, config):
         most = missing.max()
         chosen = left if config.order == "all" else [i for i in left if missing[i] == most]
         sources = [i for i, m in enumerate(missing) if m < dims and i not in chosen]
-        gap = {i: min((abs(time[i] - time[j]) for j in sources), default=np.inf) for i in chosen}
+        distance = {
+            i: min((abs(time[i] - time[j]) for j in sources), default=np.inf) for i in chosen
+        }
         if config.together is not None:
             far = most == dims and config.order != "all"
-            chosen = [i for i in chosen if far and gap[i] > config.together + SAME]
+            chosen = [i for i in chosen if far and distance[i] > config.together + SAME]
             if not chosen:
                 yield left, [0] * len(left)
                 return
         if config.order != "all" and most == dims:
             near = {i: sum(j < i for j in sources) // NEAR for i in chosen}
-            chosen = plain_take(chosen, gap, near, config)
+            chosen = plain_take(chosen, distance, near, config)
         missing[chosen] = 0
-        yield chosen, [plain_level(gap[i], config) for i in chosen]
+        yield chosen, [plain_level(distance[i], config) for i in chosen]
 
 
-def plain_take(chosen, gap, near, config):
-    nearest = min(gap[i] for i in chosen)
+def plain_take(chosen, distance, near, config):
+    nearest = min(distance[i] for i in chosen)
     if config.order == "smallest":
         level = plain_level(nearest, config)
-        same = [i for i in chosen if plain_level(gap[i], config) == level]
-        return [i for i in same if gap[i] <= nearest + config.band + SAME]
-    hole = {i: number for number, run in enumerate(runs(chosen)) for i in run}
+        same = [i for i in chosen if plain_level(distance[i], config) == level]
+        return [i for i in same if distance[i] <= nearest + config.band + SAME]
+    gap = {i: number for number, run in enumerate(runs(chosen)) for i in run}
     beside = {
         "widest": lambda i, j: True,
         "local": lambda i, j: abs(near[i] - near[j]) <= 1,
-        "midpoints": lambda i, j: hole[i] == hole[j],
+        "midpoints": lambda i, j: gap[i] == gap[j],
     }[config.order]
-    within = [j for j in chosen if gap[j] <= config.reach + SAME]
+    within = [j for j in chosen if distance[j] <= config.reach + SAME]
     taken, alone = [], set()
     for i in chosen:
-        best = max((gap[j] for j in within if beside(i, j)), default=-np.inf)
+        best = max((distance[j] for j in within if beside(i, j)), default=-np.inf)
         best = best if within else nearest
         if config.one_by_one_above is not None and best > config.one_by_one_above:
-            part = 0 if config.one_by_one_in == "series" else hole[i]
-            if best - SAME <= gap[i] <= best + SAME and part not in alone:
+            part = 0 if config.one_by_one_in == "series" else gap[i]
+            if best - SAME <= distance[i] <= best + SAME and part not in alone:
                 alone.add(part)
                 taken.append(i)
             continue
-        near_enough = gap[i] > best - config.band or gap[i] >= best - SAME
-        same_level = plain_level(gap[i], config) == plain_level(best, config)
-        if near_enough and same_level and gap[i] <= best + SAME:
+        near_enough = distance[i] > best - config.band or distance[i] >= best - SAME
+        same_level = plain_level(distance[i], config) == plain_level(best, config)
+        if near_enough and same_level and distance[i] <= best + SAME:
             taken.append(i)
     return taken
 
 
-def plain_level(gap, config):
-    return next((k for k in range(config.max_level) if gap - SAME <= 2.0**k), config.max_level)
+def plain_level(distance, config):
+    return next(
+        (k for k in range(config.max_level) if distance - SAME <= 2.0**k), config.max_level
+    )
 
 
 def runs(rows):
@@ -124,15 +128,15 @@ def test_the_plan_is_the_one_made_by_plain_loops(seed, config):
 
 
 @given(seeds)
-def test_midpoints_take_as_many_passes_as_the_longest_hole_halves(seed):
+def test_midpoints_take_as_many_passes_as_the_longest_gap_halves(seed):
     rng = np.random.default_rng(seed)
     missing = rng.random(rng.integers(3, 200)) < rng.random()
     missing[[0, -1]] = False
     value = np.where(missing, np.nan, 0.0)[None, :, None]
-    holes = [len(run) for run in "".join("x" if m else " " for m in missing).split()]
+    gaps = [len(run) for run in "".join("x" if m else " " for m in missing).split()]
     config = ScheduleConfig(order="midpoints", max_level=60)
     steps = list(plan(SeriesSet.stack(value), config))
-    assert len(steps) == max([int(np.log2(hole + 1)) for hole in holes], default=0)
+    assert len(steps) == max([int(np.log2(gap + 1)) for gap in gaps], default=0)
 
 
 @given(seeds)
@@ -146,10 +150,10 @@ def test_where_few_rows_are_known_the_local_order_is_the_paper_s(seed):
     assert local[:1] == widest[:1]
 
 
-def test_holes_far_apart_do_not_wait_for_each_other():
+def test_gaps_far_apart_do_not_wait_for_each_other():
     value = np.zeros((1, 2000, 1))
-    for hole in range(40):
-        value[0, 50 * hole + 5 : 50 * hole + 6 + hole % 30] = np.nan
+    for gap in range(40):
+        value[0, 50 * gap + 5 : 50 * gap + 6 + gap % 30] = np.nan
     passes = {
         order: sum(1 for _ in plan(SeriesSet.stack(value), ScheduleConfig(order=order)))
         for order in ("widest", "local", "midpoints")
@@ -158,17 +162,17 @@ def test_holes_far_apart_do_not_wait_for_each_other():
 
 
 @given(seeds)
-def test_every_hole_gives_its_middle_at_once(seed):
+def test_every_gap_gives_its_middle_at_once(seed):
     series = some_series(seed, regular=True, whole=True, some_data=True)
     known = series.observed[:, 0].copy()
     for step in plan(series, ScheduleConfig(order="midpoints", max_level=60)):
         left = np.flatnonzero(~known)
-        hole = np.cumsum(known)
-        assert set(hole[left]) == set(hole[step.rows])
-        gap = gaps(series.time, known, series.start, left)
-        for each in np.unique(hole[left]):
-            widest = gap[hole[left] == each].max()
-            assert (step.gap[hole[step.rows] == each] == widest).all()
+        gap = np.cumsum(known)
+        assert set(gap[left]) == set(gap[step.rows])
+        distance = distances(series.time, known, series.start, left)
+        for each in np.unique(gap[left]):
+            widest = distance[gap[left] == each].max()
+            assert (step.distance[gap[step.rows] == each] == widest).all()
         known[step.rows] = True
 
 
@@ -196,7 +200,7 @@ def test_sources_are_no_targets_and_have_something_known(seed, config):
 def test_gaps_equal_the_brute_force_distance(seed):
     series = some_series(seed)
     known = series.observed.any(axis=1)
-    got = gaps(series.time, known, series.start, np.arange(series.rows))
+    got = distances(series.time, known, series.start, np.arange(series.rows))
     for i in range(series.series):
         own = slice(series.start[i], series.start[i + 1])
         time = series.time[own]
@@ -205,27 +209,27 @@ def test_gaps_equal_the_brute_force_distance(seed):
 
 
 @given(st.floats(0.001, 1000), st.integers(0, 8))
-def test_a_level_covers_its_gaps_and_no_smaller_level_does(gap, max_level):
-    level = int(level_of(np.array([gap]), max_level=max_level)[0])
-    assert level == max_level or gap <= 2.0**level
-    assert level == 0 or gap > 2.0 ** (level - 1)
+def test_a_level_covers_its_gaps_and_no_smaller_level_does(distance, max_level):
+    level = int(level_of(np.array([distance]), max_level=max_level)[0])
+    assert level == max_level or distance <= 2.0**level
+    assert level == 0 or distance > 2.0 ** (level - 1)
 
 
 @given(seeds, st.sampled_from([1.0, 2.0, 4.0]))
 def test_wide_gaps_of_stochastic_series_are_drawn_one_by_one(seed, threshold):
     series = some_series(seed, regular=True, whole=True, some_data=True)
     for step in plan(series, ScheduleConfig(one_by_one_above=threshold)):
-        wide = series.owner[step.rows[step.gap > threshold]]
+        wide = series.owner[step.rows[step.distance > threshold]]
         assert np.unique(wide).size == wide.size
 
 
 @given(seeds)
-def test_a_step_takes_one_wide_point_of_a_hole_at_most(seed):
+def test_a_step_takes_one_wide_point_of_a_gap_at_most(seed):
     series = some_series(seed, regular=True, whole=True, some_data=True)
-    config = ScheduleConfig(one_by_one_above=4.0, one_by_one_in="hole")
+    config = ScheduleConfig(one_by_one_above=4.0, one_by_one_in="gap")
     for step in plan(series, config):
-        hole = np.cumsum(step.sources)[step.rows[step.gap > 4]]
-        assert np.unique(hole).size == hole.size
+        gap = np.cumsum(step.sources)[step.rows[step.distance > 4]]
+        assert np.unique(gap).size == gap.size
 
 
 @given(seeds, st.floats(0.1, 5))
@@ -236,7 +240,7 @@ def test_a_band_holds_gaps_of_one_level_near_the_widest(seed, band):
         for i in np.unique(series.owner[step.rows]):
             here = series.owner[step.rows] == i
             assert np.unique(step.level[here]).size == 1
-            assert np.ptp(step.gap[here]) <= band + 1e-5
+            assert np.ptp(step.distance[here]) <= band + 1e-5
 
 
 @given(seeds)
@@ -295,7 +299,7 @@ def test_beyond_the_reach_the_nearest_go_first():
     assert first.rows.tolist() == [1]
 
 
-def test_a_long_hole_is_filled_coarse_to_fine_though_another_channel_is_partly_there():
+def test_a_long_gap_is_filled_coarse_to_fine_though_another_channel_is_partly_there():
     value = np.zeros((1, 40, 2))
     value[0, 5:35] = np.nan
     value[0, 2, 0] = np.nan
@@ -311,7 +315,7 @@ def test_nothing_missing_needs_no_step():
 @pytest.mark.parametrize(
     ("setting", "regular", "fields"),
     [
-        ("regular", False, {"band": 0.0, "order": "local", "one_by_one_in": "hole"}),
+        ("regular", False, {"band": 0.0, "order": "local", "one_by_one_in": "gap"}),
         ("irregular", True, {"band": 1.0}),
         ("stochastic", True, {"band": 0.0, "one_by_one_in": "series"}),
         ("partial", False, {"band": 1.0}),

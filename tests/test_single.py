@@ -1,4 +1,4 @@
-"""One table with holes: what is asked, how it is scored, and how it is shown."""
+"""One table with gaps: what is asked, how it is scored, and how it is shown."""
 
 import sys
 from importlib import import_module
@@ -19,7 +19,7 @@ def test_what_is_asked_is_what_was_lost_and_known_before():
     data = import_module("singles.data")
     value = np.random.default_rng(0).normal(size=(40, 24, 3))
     value[5, 3, 1] = np.nan
-    single = data._with_holes(value, days=30)
+    single = data._with_gaps(value, days=30)
     known = single.gappy.drop(columns="time").to_numpy()
     assert len(single.gappy) == 30 * 24
     assert np.isnan(known[single.asked]).all()
@@ -27,7 +27,7 @@ def test_what_is_asked_is_what_was_lost_and_known_before():
     seen = ~np.isnan(known)
     np.testing.assert_array_equal(known[seen], single.truth[seen])
     assert 0.03 < single.asked.mean() < 0.3
-    other = data._with_holes(value + 1, days=30)
+    other = data._with_gaps(value + 1, days=30)
     assert single.digest != other.digest
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nrtsi.core.sizes import bytes_of
 from nrtsi.errors import InputError
-from nrtsi.sizes import bytes_of
 
 
 @given(st.integers(1, 2**50))

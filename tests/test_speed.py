@@ -44,7 +44,7 @@ def run(*options):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(500, 200_000), st.integers(0, 9))
-def test_holes_are_as_long_as_said_and_never_touch(points, seed):
+def test_gaps_are_as_long_as_said_and_never_touch(points, seed):
     long_series = part("long_series")
     hidden = long_series.hidden(points, np.random.default_rng(seed))
     edges = np.flatnonzero(np.diff(hidden.astype(int)))
@@ -61,7 +61,7 @@ def test_a_tenth_is_missing_whatever_the_length(points):
     assert lengths.max() <= min(5_000, points // 20)
 
 
-def test_holes_are_in_whole_rows_or_in_each_channel():
+def test_gaps_are_in_whole_rows_or_in_each_channel():
     rows, channels = (np.isnan(part("long_series").series(2_000, k)) for k in ("rows", "channels"))
     assert (rows.all(axis=1) == rows.any(axis=1)).all()
     assert (channels.all(axis=1) != channels.any(axis=1)).any()

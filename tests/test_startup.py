@@ -10,7 +10,7 @@ def refuse(*names):
     there = sorted(set(names) & set(sys.modules))
     assert not there, f"imported {there}"
 
-import nrtsi.baselines, nrtsi.files, nrtsi.imputer
+import nrtsi.baselines, nrtsi.tables.files, nrtsi.imputer.nrtsi
 refuse("sklearn", "scipy", "pandas", "polars", "matplotlib", "rich")
 
 import numpy as np
@@ -32,7 +32,7 @@ def test_training_and_imputing_wait_for_nothing_they_do_not_use(tmp_path):
 WITHOUT = """
 import sys
 import pyarrow as pa
-from nrtsi.arrow import do_without_pandas
+from nrtsi.tables.arrow import do_without_pandas
 
 do_without_pandas()
 assert pa.array([1.5, None]).to_numpy(zero_copy_only=False)[0] == pa.scalar(1.5).as_py()
@@ -55,7 +55,7 @@ def test_pandas_that_is_there_stays():
     import pandas as pd
     import pyarrow as pa
 
-    from nrtsi.arrow import do_without_pandas
+    from nrtsi.tables.arrow import do_without_pandas
 
     do_without_pandas()
     assert pa.array(pd.Series([1.5, None])).null_count == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nrtsi import NRTSI
-from nrtsi.stopwatch import going_by, now
+from nrtsi.core.budget_clock import going_by, now
 
 
 def test_the_clock_on_the_wall_is_the_usual_one():

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nrtsi import NRTSI, load
-from nrtsi.cli import app
+from nrtsi.cli.main import app
+from nrtsi.cli.progress import ProgressBar
+from nrtsi.core.events import TrainStep
 from nrtsi.errors import InputError
-from nrtsi.events import TrainStep
-from nrtsi.fitted import Fitted
-from nrtsi.progress import ProgressBar
-from nrtsi.streaming import context, holes, impute_files
-from nrtsi.streaming.reading import read_parts
-from nrtsi.streaming.sources import BYTES, in_parts, parts_of, sources_of
-from nrtsi.streaming.training import sample
-from nrtsi.streaming.work import work_folder
-from nrtsi.wishes import Wishes
+from nrtsi.imputer.fitted import FittedModel
+from nrtsi.imputer.options import ImputeOptions
+from nrtsi.scale import context, gaps, impute_files
+from nrtsi.scale.journal import work_folder
+from nrtsi.scale.reading import read_parts
+from nrtsi.scale.sources import BYTES, in_parts, parts_of, sources_of
+from nrtsi.scale.training import sample
 from tests.strategies import seeds
 
 COLUMNS = 5  # of `table`
@@ -100,7 +100,7 @@ def files_in(path):
     return sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
 
 
-def same_but_for_holes(got, was):
+def same_but_for_gaps(got, was):
     """Schema, order and observed cells are the input's, to the bit; nothing is missing."""
     assert got.schema.equals(was.schema, check_metadata=True)
     for name in was.column_names:
@@ -128,7 +128,7 @@ def test_files_of_whole_series_are_filled_as_the_table_in_memory(model, seed, co
         done = impute_files(model, data, out)
         got = pa.concat_tables(read(out / f"{i}.parquet") for i in range(len(rows) + 1))
     filled = model.impute(whole)
-    assert same_but_for_holes(got, whole)
+    assert same_but_for_gaps(got, whole)
     np.testing.assert_allclose(got["x"].to_numpy(), filled["x"].to_numpy(), rtol=1e-5, atol=1e-6)
     assert done.parts == done.files == len(rows) + 1
     assert done.imputed == whole["n"].null_count + np.isnan(whole["x"].to_numpy()).sum()
@@ -146,7 +146,7 @@ def test_a_file_that_is_cut_keeps_all_that_was_known(model, seed, rows, group, o
         got = read(out)
         assert files_in(Path(place)) == ["in.parquet", "out.parquet"]
     assert done.files == 1
-    assert same_but_for_holes(got, whole)
+    assert same_but_for_gaps(got, whole)
     # With 256 known rows as context every part has seen all of its series.
     filled = model.impute(whole)
     if done.parts <= 3:
@@ -181,7 +181,7 @@ def test_what_was_read_is_not_held(tmp_path):
 
 @settings(max_examples=20)
 @given(seeds, st.integers(1, 6))
-def test_context_is_the_known_rows_at_the_ends_and_the_holes_among_them(seed, most):
+def test_context_is_the_known_rows_at_the_ends_and_the_gaps_among_them(seed, most):
     whole = table(60, seed=seed, whole=True)
     model = NRTSI(time="time", id="station", columns=["x", "n"])
     panel = model.read(whole)
@@ -201,7 +201,7 @@ def test_context_is_the_known_rows_at_the_ends_and_the_holes_among_them(seed, mo
 
 
 def test_a_series_goes_on_over_the_edge_of_a_file(model, tmp_path):
-    """Without its neighbours, a hole at the edge would be filled from one side."""
+    """Without its neighbours, a gap at the edge would be filled from one side."""
     whole = table(400, series=1, seed=1)
     x = whole["x"].to_numpy().copy()
     x[190:210] = np.nan
@@ -216,24 +216,24 @@ def test_a_series_goes_on_over_the_edge_of_a_file(model, tmp_path):
     )
 
 
-def test_a_hole_longer_than_the_context_is_seen_to_its_end(model, tmp_path, monkeypatch):
+def test_a_gap_longer_than_the_context_is_seen_to_its_end(model, tmp_path, monkeypatch):
     monkeypatch.setattr(context, "CONTEXT", 8)
     whole = table(300, series=1, seed=2, whole=True)
-    holes = np.zeros(300, bool)
-    holes[110:200] = True
+    gaps = np.zeros(300, bool)
+    gaps[110:200] = True
     x, n = whole["x"].to_numpy().copy(), whole["n"]
-    x[holes] = np.nan
-    n = pa.compute.if_else(pa.array(holes), pa.scalar(None, pa.int32()), n)
+    x[gaps] = np.nan
+    n = pa.compute.if_else(pa.array(gaps), pa.scalar(None, pa.int32()), n)
     whole = whole.set_column(2, "x", pa.array(x)).set_column(3, "n", n)
     for number, part in enumerate(slices(whole, 2)):
         write(tmp_path / "in" / f"{number}.parquet", part)
     impute_files(model, tmp_path / "in", tmp_path / "out")
     got = pa.concat_tables(read(tmp_path / "out" / f"{i}.parquet") for i in range(2))
     filled = model.impute(whole)
-    assert np.abs(got["x"].to_numpy() - filled["x"].to_numpy())[holes].max() < 0.05
+    assert np.abs(got["x"].to_numpy() - filled["x"].to_numpy())[gaps].max() < 0.05
 
 
-# Holes longer than a part ------------------------------------------------------------------------
+# Gaps longer than a part ------------------------------------------------------------------------
 
 
 def hollow(whole, rows):
@@ -253,18 +253,18 @@ def surveyed(place, pieces):
     parts = parts_of(sources_of(place / "in", 10**9))
     panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(table(40))
     names = ["time", "station", "x", "n"]
-    holes.survey(place / "holes.parquet", parts, names, panel.columns, panel.clock)
+    gaps.survey(place / "gaps.parquet", parts, names, panel.columns, panel.clock)
 
     def found(part):
         own = pieces[part.number].select(names)
-        return holes.far_rows(place / "holes.parquet", part, own, panel.columns)
+        return gaps.far_rows(place / "gaps.parquet", part, own, panel.columns)
 
     return parts, found
 
 
 @settings(max_examples=25)
 @given(seeds, st.integers(3, 12), st.integers(1, 3))
-def test_the_known_rows_on_both_sides_of_every_long_hole_are_found(seed, count, far):
+def test_the_known_rows_on_both_sides_of_every_long_gap_are_found(seed, count, far):
     """Against a look at all rows of every series and channel."""
     rng, rows, series = np.random.default_rng(seed), 96, 3
     whole, owner = table(rows, series, seed=seed), np.arange(rows) % series
@@ -273,7 +273,7 @@ def test_the_known_rows_on_both_sides_of_every_long_hole_are_found(seed, count, 
         place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
         whole = whole.set_column(place, kind, pa.array(np.ones(rows), kind.type, mask=~some))
     with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holes, "FAR", far)
+        patch.setattr(gaps, "FAR", far)
         parts, found = surveyed(Path(place), slices(whole, count))
         tables = [found(part) for part in parts]
     where = np.repeat(np.arange(count), [part.rows for part in parts])
@@ -291,7 +291,7 @@ def test_the_known_rows_on_both_sides_of_every_long_hole_are_found(seed, count, 
                 assert set(right[where[right] == where[right[0]]][:far]) <= set(got)
 
 
-def test_a_hole_of_many_parts_is_filled_from_both_sides(model, tmp_path):
+def test_a_gap_of_many_parts_is_filled_from_both_sides(model, tmp_path):
     """Its middle parts know nothing, nor do those beside them."""
     whole = hollow(table(600, series=2, seed=3), np.arange(121, 481, 2))  # of the second series
     path = write(tmp_path / "in.parquet", whole)
@@ -299,13 +299,13 @@ def test_a_hole_of_many_parts_is_filled_from_both_sides(model, tmp_path):
     assert done.parts >= 8
     assert done.left == 0
     got, filled = read(tmp_path / "out.parquet"), model.impute(whole)
-    assert same_but_for_holes(got, whole)
+    assert same_but_for_gaps(got, whole)
     apart = np.abs(got["x"].to_numpy() - filled["x"].to_numpy())
     assert apart[121:481:2].max() < 0.3
 
 
 @pytest.mark.parametrize("side", ["begin", "end"])
-def test_a_hole_to_the_edge_of_the_input_is_filled_from_one_side(model, tmp_path, side):
+def test_a_gap_to_the_edge_of_the_input_is_filled_from_one_side(model, tmp_path, side):
     gone = np.arange(1, 500, 2) if side == "begin" else np.arange(101, 600, 2)
     path = write(tmp_path / "in.parquet", hollow(table(600, series=2, seed=3), gone))
     assert impute_files(model, path, tmp_path / "out.parquet", memory=memory(60)).left == 0
@@ -335,7 +335,7 @@ def test_one_channel_may_be_missing_for_long(model, tmp_path):
     assert np.abs(got - 50).max() < 5
 
 
-def test_a_long_hole_of_counted_rows_is_filled_from_the_side_before(tmp_path):
+def test_a_long_gap_of_counted_rows_is_filled_from_the_side_before(tmp_path):
     x = np.concatenate([np.full(100, 1.0), np.full(400, np.nan), np.full(100, 3.0)])
     whole = pa.table({"x": x})
     model = NRTSI(preset="tiny", steps=2).fit(whole, columns=["x"])
@@ -346,7 +346,7 @@ def test_a_long_hole_of_counted_rows_is_filled_from_the_side_before(tmp_path):
     assert np.abs(got[200:300] - 1).max() < 0.3
 
 
-def test_a_hole_does_not_reach_over_times_that_go_back(model, tmp_path):
+def test_a_gap_does_not_reach_over_times_that_go_back(model, tmp_path):
     """The first file is later than the others: what it knows is no neighbour of theirs."""
     whole = hollow(table(400, series=1, seed=5), np.arange(100, 300))
     for number, part in enumerate([3, 0, 1, 2]):
@@ -363,11 +363,11 @@ def test_a_part_may_hold_less_than_one_row_of_every_series(model, tmp_path):
     path = write(tmp_path / "in.parquet", whole)
     done = impute_files(model, path, tmp_path / "out.parquet", memory=memory(20))
     assert done.parts > 10
-    assert same_but_for_holes(read(tmp_path / "out.parquet"), whole)
+    assert same_but_for_gaps(read(tmp_path / "out.parquet"), whole)
 
 
 def test_series_beyond_what_memory_holds_are_forgotten_the_oldest_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(holes, "SERIES", 1)
+    monkeypatch.setattr(gaps, "SERIES", 1)
     whole = table(400, series=1, order="id")
     names = pa.array([f"s{i // 2:03d}" for i in range(400)])
     whole = whole.set_column(0, whole.schema.field("station"), names)
@@ -375,15 +375,15 @@ def test_series_beyond_what_memory_holds_are_forgotten_the_oldest_first(tmp_path
     parts = parts_of(sources_of(path, memory(20)))
     panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(whole)
     carried = []
-    trimmed = holes._Surveyor._trimmed
+    trimmed = gaps._Surveyor._trimmed
     monkeypatch.setattr(
-        holes._Surveyor, "_trimmed", lambda s, r: carried.append(trimmed(s, r)) or carried[-1]
+        gaps._Surveyor, "_trimmed", lambda s, r: carried.append(trimmed(s, r)) or carried[-1]
     )
     names = ["time", "station", "x", "n"]
-    holes.survey(tmp_path / "h.parquet", parts, names, panel.columns, panel.clock)
+    gaps.survey(tmp_path / "h.parquet", parts, names, panel.columns, panel.clock)
     assert max(len(each.ids) for each in carried) <= parts[0].source.most
     assert carried[-1].ids[-1] == "s199"
-    assert not holes.far_rows(tmp_path / "h.parquet", parts[5], whole, panel.columns).num_rows
+    assert not gaps.far_rows(tmp_path / "h.parquet", parts[5], whole, panel.columns).num_rows
 
 
 def test_files_whose_times_do_not_go_on_are_filled_alone(model, tmp_path):
@@ -397,7 +397,7 @@ def test_files_whose_times_do_not_go_on_are_filled_alone(model, tmp_path):
 
 
 def test_rows_that_are_counted_go_on_from_part_to_part(tmp_path):
-    """A table without times: a hole at the cut is filled from both sides."""
+    """A table without times: a gap at the cut is filled from both sides."""
     x = np.linspace(0, 1, 200)
     x[95:105] = np.nan
     whole = pa.table({"x": x})
@@ -418,7 +418,7 @@ def test_a_folder_gives_a_folder_of_the_same_names(model, folder, tmp_path):
     assert files_in(tmp_path / "out") == ["a/day-10.parquet", "a/day-2.parquet", "b/day-1.PQ"]
     assert (done.files, done.parts, done.rows) == (3, 3, 360)
     for name in files_in(tmp_path / "out"):
-        assert same_but_for_holes(read(tmp_path / "out" / name), read(folder / name))
+        assert same_but_for_gaps(read(tmp_path / "out" / name), read(folder / name))
     assert not work_folder(tmp_path / "out").exists()
 
 
@@ -437,7 +437,7 @@ def test_compression_and_row_groups_are_kept(model, tmp_path, codec):
     assert max(after.row_group(i).num_rows for i in range(after.num_row_groups)) == 40
 
 
-def test_files_without_rows_and_without_holes_come_back_as_they_were(model, tmp_path):
+def test_files_without_rows_and_without_gaps_come_back_as_they_were(model, tmp_path):
     full = model.impute(table(40))
     write(tmp_path / "in/a.parquet", table(40))
     write(tmp_path / "in/b.parquet", full.slice(0, 0))
@@ -509,9 +509,9 @@ def test_an_empty_series_can_be_left_missing(tmp_path):
     lenient = NRTSI(preset="tiny", steps=2, on_empty="skip").fit(
         table(80), time="time", id="station", columns=["x", "n"]
     )
-    holes = table(40).set_column(3, "n", pa.array([None] * 40, pa.int32()))
-    x = np.where(np.arange(40) % 4 == 1, np.nan, holes["x"].to_numpy())
-    write(tmp_path / "in/a.parquet", holes.set_column(2, "x", pa.array(x)))
+    gaps = table(40).set_column(3, "n", pa.array([None] * 40, pa.int32()))
+    x = np.where(np.arange(40) % 4 == 1, np.nan, gaps["x"].to_numpy())
+    write(tmp_path / "in/a.parquet", gaps.set_column(2, "x", pa.array(x)))
     assert impute_files(lenient, tmp_path / "in", tmp_path / "out").left == 20
 
 
@@ -650,7 +650,7 @@ def test_what_a_link_to_another_disk_points_to_is_written(model, folder, tmp_pat
     (elsewhere / "far").mkdir()
     assert work_folder(tmp_path / "out.parquet") == elsewhere / "far.parquet.partial"
     impute_files(model, data, tmp_path / "out.parquet", memory=memory(90))
-    assert same_but_for_holes(read(elsewhere / "far.parquet"), table(300))
+    assert same_but_for_gaps(read(elsewhere / "far.parquet"), table(300))
     impute_files(model, folder, tmp_path / "out")
     assert len(files_in(elsewhere / "far")) == 3
 
@@ -755,8 +755,8 @@ def test_the_memory_is_that_of_the_run_to_be_resumed(model, tmp_path):
 
 def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
     seen = []
-    within = Fitted.within
-    monkeypatch.setattr(Fitted, "within", lambda s, m: seen.append(m) or within(s, m))
+    within = FittedModel.within
+    monkeypatch.setattr(FittedModel, "within", lambda s, m: seen.append(m) or within(s, m))
     impute_files(model, folder, tmp_path / "out", memory="300MB")
     assert set(seen) == {300_000_000}
     assert model.memory == "1GiB"
@@ -765,8 +765,8 @@ def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
 def test_the_memory_steers_the_engine_where_a_file_is_filled_at_once(model, tmp_path, monkeypatch):
     model.save(tmp_path / "m.nrtsi")
     data, seen = write(tmp_path / "in.parquet", table(80)), []
-    within = Fitted.within
-    monkeypatch.setattr(Fitted, "within", lambda s, m: seen.append(m) or within(s, m))
+    within = FittedModel.within
+    monkeypatch.setattr(FittedModel, "within", lambda s, m: seen.append(m) or within(s, m))
     words = ["--model", tmp_path / "m.nrtsi", "--memory", "300MB"]
     assert run("impute", data, "--out", tmp_path / "out.csv", *words).exit_code == 0
     assert set(seen) == {300_000_000}
@@ -850,9 +850,9 @@ def test_the_command_fills_a_folder(model, folder, tmp_path):
     model.save(tmp_path / "m.nrtsi")
     result = run("impute", folder, "--out", tmp_path / "out", "--model", tmp_path / "m.nrtsi")
     assert result.exit_code == 0, result.output
-    holes = sum(read(path)["n"].null_count for path in folder.glob("?/*"))
+    gaps = sum(read(path)["n"].null_count for path in folder.glob("?/*"))
     assert f"of 720 cells imputed (3 files, 3 parts) by {tmp_path / 'm.nrtsi'} in" in result.stdout
-    assert holes
+    assert gaps
     assert len(files_in(tmp_path / "out")) == 3
 
 
@@ -998,7 +998,7 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, kind):
     out, work = tmp_path / f"out{suffix}", tmp_path / f"out{suffix}.partial"
     options = ["--model", tmp_path / "m.nrtsi", "--memory", size]
     made = work if kind == "file" else out
-    code = "import sys; from nrtsi.cli import main; sys.argv[0] = 'nrtsi'; main()"
+    code = "import sys; from nrtsi.cli.main import main; sys.argv[0] = 'nrtsi'; main()"
     command = [sys.executable, "-c", code, "impute", source, "--out", out, *options]
     process = subprocess.Popen([str(word) for word in command])
     wait_for(lambda: len(list(made.glob("[0-9]*.parquet"))) >= 3)
@@ -1037,7 +1037,7 @@ def counted(function, calls):
 MEASURED = """
 import sys
 from pathlib import Path
-from nrtsi.cli import main
+from nrtsi.cli.main import main
 try:
     main()
 finally:
@@ -1070,14 +1070,14 @@ def test_memory_does_not_grow_with_the_data(model, tmp_path):
 # What is not to be filled -----------------------------------------------------------------------
 
 
-def test_a_hole_that_is_too_long_stays_over_all_its_parts(model, tmp_path):
+def test_a_gap_that_is_too_long_stays_over_all_its_parts(model, tmp_path):
     whole = hollow(table(600, series=2, seed=3), np.arange(121, 481, 2))
     path, target = write(tmp_path / "in.parquet", whole), tmp_path / "out.parquet"
-    done = impute_files(model, path, target, memory=memory(60), wishes=Wishes(max_gap=100))
+    done = impute_files(model, path, target, memory=memory(60), options=ImputeOptions(max_gap=100))
     assert done.parts >= 8
     left = np.asarray(read(target)["x"].is_null()) | np.isnan(read(target)["x"].to_numpy())
     assert left[121:481:2].all()
     at_once = model.impute(whole, max_gap=100)["x"].to_numpy()
     np.testing.assert_array_equal(left, np.isnan(at_once))
     with pytest.raises(InputError, match="max_gap must be"):
-        impute_files(model, path, tmp_path / "other.parquet", wishes=Wishes(max_gap=0))
+        impute_files(model, path, tmp_path / "other.parquet", options=ImputeOptions(max_gap=0))

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.threads import Ahead, Cores
+from nrtsi.network.threads import Ahead, Cores
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 3))

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from nrtsi import NRTSI, InputError, TrainingError
 from nrtsi.config import PRESETS, ScheduleConfig
-from nrtsi.events import TrainStep
-from nrtsi.memory import Memory, Recalled
-from nrtsi.missing import Hiding
-from nrtsi.model.hints import Hints
-from nrtsi.model.tokens import Layout
-from nrtsi.series import SeriesSet
-from nrtsi.training.batches import SEGMENT, Questions, Spans, split
-from nrtsi.training.course import Budget
+from nrtsi.core.events import TrainStep
+from nrtsi.core.masking import Masking
+from nrtsi.core.series import SeriesSet
+from nrtsi.network.tokens import TokenLayout
+from nrtsi.predictors.analogs import AnalogModel, AnalogPrediction
+from nrtsi.predictors.base import BasePredictors
 from nrtsi.training.muon import Muon, orthogonal
+from nrtsi.training.plan import Budget
+from nrtsi.training.sampler import SEGMENT, Segments, WindowSampler, split
 from tests.strategies import seeds, some_series
 
 
@@ -42,11 +42,11 @@ def tiny(**settings):
 
 def some_questions(seed, *, partial=True):
     series = some_series(seed, whole=not partial, some_data=True)
-    hiding = Hiding.choose("points", series, whole_rows=not partial)
+    hiding = Masking.choose("points", series, whole_rows=not partial)
     spans, _ = split(series, 0.1, np.random.default_rng(seed))
     model = PRESETS["tiny"].model
-    layout = Layout(series.dims, partial)
-    return Questions(series, spans, hiding, ScheduleConfig(), model, layout, (seed,))
+    layout = TokenLayout(series.dims, partial)
+    return WindowSampler(series, spans, hiding, ScheduleConfig(), model, layout, (seed,))
 
 
 @given(seeds, st.booleans())
@@ -243,7 +243,7 @@ def test_ctrl_c_before_the_first_step_is_ctrl_c(monkeypatch):
     def press(self, fraction):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nrtsi.training.level.Trainer.advance", press)
+    monkeypatch.setattr("nrtsi.training.trainer.Trainer.advance", press)
     with pytest.raises(KeyboardInterrupt):
         tiny().fit(waves())
 
@@ -306,13 +306,13 @@ def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_
 ):
     train, other = waves(12, 30, seed=1, missing=0), waves(12, 30, seed=2, missing=0)
     used = []
-    init = Questions.__init__
+    init = WindowSampler.__init__
 
     def noted(self, series, spans, *rest, **named):
         used.append((series, spans))
         init(self, series, spans, *rest, **named)
 
-    monkeypatch.setattr(Questions, "__init__", noted)
+    monkeypatch.setattr(WindowSampler, "__init__", noted)
     model = tiny(steps=2, hide="points", unit=1.0).fit(train, validation=other)
     (validated, held), *learning = used
     scale = model.fitted_.scaler.scale
@@ -362,13 +362,13 @@ def test_a_range_of_hidden_shares_that_makes_no_sense_is_refused(hidden):
 
 def test_so_much_is_hidden_to_learn_from_as_is_asked_for(monkeypatch):
     rates = []
-    draw = Hiding.draw
+    draw = Masking.draw
 
     def noting(hiding, series, rng):
         hidden = draw(hiding, series, rng)
         return hidden if hiding.scoring else _noted(rates, hidden)
 
-    monkeypatch.setattr(Hiding, "draw", noting)
+    monkeypatch.setattr(Masking, "draw", noting)
     frame = np.random.default_rng(0).normal(size=(20, 50, 1))
     NRTSI(preset="tiny", steps=2, hide="points", train={"hidden": (0.7, 0.7)}).fit(frame)
     assert rates == pytest.approx([0.7] * len(rates), abs=0.02)
@@ -379,7 +379,7 @@ def _noted(rates, hidden):
     return hidden
 
 
-class Spy(Memory):
+class Spy(AnalogModel):
     """A memory that notes which series it is asked about, and who they are said to be."""
 
     def __init__(self):
@@ -387,7 +387,7 @@ class Spy(Memory):
 
     def recall(self, series, own=None, cores=None):
         self.asked += zip(series.value[series.start[:-1], 0], own, strict=True)
-        return Recalled(np.zeros_like(series.value), np.ones_like(series.value))
+        return AnalogPrediction(np.zeros_like(series.value), np.ones_like(series.value))
 
 
 def test_a_memory_is_told_which_of_its_series_is_asked_about():
@@ -400,17 +400,17 @@ def test_a_memory_is_told_which_of_its_series_is_asked_about():
         np.ones((number.size, 1), dtype=bool),
         np.concatenate([[0], np.cumsum(length)]),
     )
-    hiding = Hiding.choose("points", series, whole_rows=True, rates=(0.1, 0.2))
+    hiding = Masking.choose("points", series, whole_rows=True, rates=(0.1, 0.2))
     spy, own = Spy(), np.array([7, -1, -1, 3, 9])
-    asked = Questions(
+    asked = WindowSampler(
         series,
-        Spans.whole(series),
+        Segments.whole(series),
         hiding,
         ScheduleConfig(),
         PRESETS["tiny"].model,
-        Layout(1, False, hints=1),
+        TokenLayout(1, False, hints=1),
         (0,),
-        hints=Hints(memory=spy),
+        hints=BasePredictors(memory=spy),
         own=own,
     )
     assert asked.draw(0, 64) is not None
@@ -423,6 +423,6 @@ def test_a_memory_is_told_which_of_its_series_is_asked_about():
 @pytest.mark.parametrize("data", [np.zeros((200, 2)), np.full((300, 1), 3.0)])
 def test_what_never_changes_can_be_learnt_from(data):
     model = tiny(steps=3).fit(data)
-    holes = data.copy()
-    holes[10:20] = np.nan
-    np.testing.assert_allclose(model.impute(holes), data, atol=1e-6)
+    gaps = data.copy()
+    gaps[10:20] = np.nan
+    np.testing.assert_allclose(model.impute(gaps), data, atol=1e-6)

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 
 from nrtsi import NRTSI
 from nrtsi.config import ScheduleConfig
+from nrtsi.core.interpolation import interpolate
+from nrtsi.core.series import SeriesSet
 from nrtsi.inference import Engine
-from nrtsi.interpolation import interpolate
-from nrtsi.model.networks import network_of
-from nrtsi.series import SeriesSet
-from nrtsi.training import trust
-from nrtsi.training.trust import settle_trust, temper
+from nrtsi.network.registry import network_of
+from nrtsi.training import shrinkage
+from nrtsi.training.shrinkage import fit_shrinkage, shrink_end_to_end
 from tests.strategies import seeds
 from tests.test_training import some_questions
 
@@ -45,8 +45,8 @@ def test_neither_all_nor_none_of_the_corrections_leaves_less(seed):
     network = guessing(questions, seed % 1000)
     made, wanted, _ = errors(network, batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trust, "FEW", 1e-9)
-        settle_trust(network, batch, 16)
+        patch.setattr(shrinkage, "FEW", 1e-9)
+        fit_shrinkage(network, batch, 16)
     for level in torch.unique(batch.tokens.band):
         for channel in range(questions.layout.dims):
             own = (batch.tokens.band == level)[..., 0] & batch.counts[..., channel]
@@ -60,12 +60,12 @@ def test_neither_all_nor_none_of_the_corrections_leaves_less(seed):
 
 
 def test_scales_fit_what_is_left_over(monkeypatch):
-    monkeypatch.setattr(trust, "FEW", 1e-9)
-    monkeypatch.setattr(trust, "WIDEST", 1e9)
+    monkeypatch.setattr(shrinkage, "FEW", 1e-9)
+    monkeypatch.setattr(shrinkage, "WIDEST", 1e9)
     questions = some_questions(5, partial=False)
     batch = questions.draw(0, 64)
     network = guessing(questions, 0)
-    settle_trust(network, batch, 7)
+    fit_shrinkage(network, batch, 7)
     made, wanted, scale = errors(network, batch)
     for level in torch.unique(batch.tokens.band):
         own = (batch.tokens.band == level) & batch.counts
@@ -77,7 +77,7 @@ def test_a_level_that_was_never_seen_is_trusted_as_the_others_are():
     questions = some_questions(5, partial=False)
     batch = questions.draw(0, 64)
     network = guessing(questions, 0)
-    settle_trust(network, batch, 64)
+    fit_shrinkage(network, batch, 64)
     seen = torch.unique(batch.tokens.band[batch.counts.any(dim=-1)])
     unseen = [level for level in range(network.trust.shape[0]) if level not in seen]
     assert unseen
@@ -143,7 +143,7 @@ def test_whole_fillings_take_back_what_does_them_harm(times, share):
     torch.nn.init.constant_(network.trust, 0.8)
     made = times * (truth.value - interpolate(gappy))
     sizes = questions.model, questions.layout, ScheduleConfig()
-    temper(Adding([network, network], *sizes, made=made), truth, gappy)
+    shrink_end_to_end(Adding([network, network], *sizes, made=made), truth, gappy)
     np.testing.assert_allclose(network.trust.numpy(), 0.8 * share, atol=1e-6)
 
 
@@ -152,8 +152,8 @@ def test_one_burst_does_not_decide_on_whole_fillings():
     stretch = np.repeat(np.arange(40), 50)
     made = rng.standard_normal(stretch.size)
     noise = rng.standard_normal(stretch.size)
-    few = trust._kept(made, 0.3 * made + noise, stretch)
+    few = shrinkage._kept(made, 0.3 * made + noise, stretch)
     assert 0.3 <= few < 0.45  # within some errors of what is right
     burst = np.where(stretch == 7, -100 * made, made)
-    assert trust._kept(made, burst, stretch) > trust._kept(made, -made, stretch) == 0.0
-    assert trust._kept(made, np.full_like(made, np.nan), stretch) == 1.0
+    assert shrinkage._kept(made, burst, stretch) > shrinkage._kept(made, -made, stretch) == 0.0
+    assert shrinkage._kept(made, np.full_like(made, np.nan), stretch) == 1.0

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.windows import windows
+from nrtsi.schedule.windows import windows
 from tests.strategies import seeds
 
 

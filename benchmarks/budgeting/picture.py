@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from budgeting.page import relative
 from budgeting.rows import Row, series_of
 from nrtsi.errors import InputError
-from nrtsi.plotting.canvas import (
+from nrtsi.report.plots.canvas import (
     IMPUTED,
     LINE,
     OBSERVED,

@@ -9,7 +9,7 @@ from nrtsi.bench.results import read_lines, write_lines
 from nrtsi.bench.tables import open_table
 from nrtsi.config import preset_for
 from nrtsi.errors import InputError
-from nrtsi.frames import duration
+from nrtsi.tables import duration
 
 
 @dataclass(frozen=True)

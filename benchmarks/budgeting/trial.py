@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from budgeting.rows import Row
-from nrtsi.bench.methods import Lesson, Method, Ours, method_of, tiny
+from nrtsi.bench.datasets.dataset import Dataset
+from nrtsi.bench.methods import Method, Ours, TrainingTask, method_of, tiny
 from nrtsi.bench.runner import code_versions
 from nrtsi.bench.scores import score
 from nrtsi.bench.tables import Table
 from nrtsi.bench.tasks import Task, pooled, task_of
 from nrtsi.config import preset_for
-from nrtsi.datasets.dataset import Dataset
+from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by
+from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.events import Listener
-from nrtsi.stopwatch import CLOCKS, TOLD, going_by
-from nrtsi.training.course import Budget
+from nrtsi.training.plan import Budget
 
 UNITS = {3600: "h", 60: "m"}
 
@@ -133,9 +133,9 @@ class Trial:
             revision=revision,
         )
 
-    def _lesson(self, data: Dataset) -> Lesson:
+    def _lesson(self, data: Dataset) -> TrainingTask:
         steps = self.table.quick.steps if self.seconds is None else None
-        return Lesson(
+        return TrainingTask(
             train=data.train,
             validation=data.validation,
             channels=data.channels,

@@ -1,4 +1,4 @@
-"""Tables of one station or one panel of sensors, and the holes of a worn-out logger in them."""
+"""Tables of one station or one panel of sensors, and the gaps of a worn-out logger in them."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nrtsi.bench.datasets.weather import lost, weather
 from nrtsi.bench.tables import open_table
 from nrtsi.bench.tasks import data_of
-from nrtsi.datasets.weather import lost, weather
 
 HOURS = 24
 STATIONS = 12
@@ -18,7 +18,7 @@ STATIONS = 12
 
 @dataclass(frozen=True)
 class Single:
-    """A table with holes, and what was in them."""
+    """A table with gaps, and what was in them."""
 
     gappy: pd.DataFrame
     truth: np.ndarray
@@ -46,12 +46,12 @@ def station(number: int, days: int) -> Single:
     """Hours of one station of Beijing, from the test part of the data."""
     value = _test_part("air")
     share = len(value) // STATIONS
-    return _with_holes(value[number * share : (number + 1) * share], days)
+    return _with_gaps(value[number * share : (number + 1) * share], days)
 
 
 def sensors(days: int, count: int) -> Single:
     """Hours of some road sensors, from the test part of the data."""
-    return _with_holes(_test_part("traffic")[..., :count], days)
+    return _with_gaps(_test_part("traffic")[..., :count], days)
 
 
 DATA: dict[str, Callable[[], Single]] = {
@@ -68,7 +68,7 @@ def _test_part(name: str) -> np.ndarray:
     return data_of(table, table.data, quick=False).test.value
 
 
-def _with_holes(windows: np.ndarray, days: int) -> Single:
+def _with_gaps(windows: np.ndarray, days: int) -> Single:
     """Windows that follow each other, as one table of which cells were lost."""
     value = windows.reshape(-1, windows.shape[-1])[: days * HOURS].astype(np.float64)
     gone = lost(len(value), value.shape[1], np.random.default_rng(0))

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from nrtsi.threads import Cores
+from nrtsi.network.threads import Cores
 
 aten = torch.ops.aten
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
+from nrtsi.bench.datasets.billiards import CHANNELS, billiards
+from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.masks import Masks
-from nrtsi.bench.methods import Lesson, Ours
+from nrtsi.bench.methods import Ours, TrainingTask
 from nrtsi.bench.tables import open_table
-from nrtsi.datasets.billiards import CHANNELS, billiards
-from nrtsi.datasets.dataset import Dataset, Part
-from nrtsi.events import Listener
-from nrtsi.fitted import Fitted
-from nrtsi.training.course import Budget
+from nrtsi.core.events import Listener
+from nrtsi.imputer.fitted import FittedModel
+from nrtsi.training.plan import Budget
 
 TRAINING, VALIDATION = 256, 32
 
@@ -46,9 +46,9 @@ def asked(series: int) -> Asked:
     return Asked(whole, masks().draw(whole, np.random.default_rng(0)))
 
 
-def lesson(steps: int, listener: Listener | None = None) -> Lesson:
+def lesson(steps: int, listener: Listener | None = None) -> TrainingTask:
     """Series to learn from, for so many steps."""
-    return Lesson(
+    return TrainingTask(
         train=Part(*billiards(TRAINING, seed=0)),
         validation=Part(*billiards(VALIDATION, seed=1)),
         channels=CHANNELS,
@@ -58,7 +58,7 @@ def lesson(steps: int, listener: Listener | None = None) -> Lesson:
     )
 
 
-def fitted(steps: int) -> Fitted:
+def fitted(steps: int) -> FittedModel:
     """A model of the preset `base`."""
     ours = Ours(seed=0, preset="base")
     ours.fit(lesson(steps))

@@ -7,9 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 from nrtsi.bench import peers
+from nrtsi.bench.datasets.dataset import Part
 from nrtsi.config import ScheduleConfig
-from nrtsi.datasets.dataset import Part
-from nrtsi.fitted import Fitted
+from nrtsi.imputer.fitted import FittedModel
 from speeds.billiards import Asked, asked, fitted, lesson
 from speeds.rounds import fastest, most_mib, rounds
 from speeds.sizes import Sizes
@@ -64,12 +64,12 @@ def ratios(table: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     }
 
 
-def _ours(model: Fitted, given: Part) -> Entry:
+def _ours(model: FittedModel, given: Part) -> Entry:
     series = given.to_set()
     return Entry(given.series, lambda: model.fill(series))
 
 
-def _paper(model: Fitted, questions: Asked, sizes: Sizes) -> dict[str, Entry]:
+def _paper(model: FittedModel, questions: Asked, sizes: Sizes) -> dict[str, Entry]:
     """The same weights: one mask a batch, the paper's order, attention over whole series."""
     engine = replace(
         model.engine,
@@ -83,7 +83,7 @@ def _paper(model: Fitted, questions: Asked, sizes: Sizes) -> dict[str, Entry]:
     return {"paper": _in_turn(paper, alone), "paper, shared": _in_turn(paper, shared)}
 
 
-def _in_turn(model: Fitted, batches: list[Part]) -> Entry:
+def _in_turn(model: FittedModel, batches: list[Part]) -> Entry:
     sets = [batch.to_set() for batch in batches]
     return Entry(
         sum(batch.series for batch in batches), lambda: [model.fill(each) for each in sets]

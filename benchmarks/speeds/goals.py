@@ -60,10 +60,10 @@ GOALS = {
         unit="%",
         least=0.45,
     ),
-    "growth_1e6_over_1e5": Goal("seconds for 10⁶ points over 10⁵, holes in whole rows", most=12),
-    "growth_1e6_over_1e5_by_channel": Goal("the same, holes in each channel by itself", most=12),
+    "growth_1e6_over_1e5": Goal("seconds for 10⁶ points over 10⁵, gaps in whole rows", most=12),
+    "growth_1e6_over_1e5_by_channel": Goal("the same, gaps in each channel by itself", most=12),
     "peak_gib_1e6": Goal("memory of a process that fills 10⁶ points, whole rows", unit="GiB"),
-    "peak_gib_1e6_by_channel": Goal("the same, holes in each channel by itself", unit="GiB"),
+    "peak_gib_1e6_by_channel": Goal("the same, gaps in each channel by itself", unit="GiB"),
     "startup_over_torch": Goal(
         "`nrtsi impute` of a small file with a saved model over `import torch`", most=1.6
     ),

@@ -15,7 +15,7 @@ from speeds import long_series
 from speeds.sizes import Sizes
 
 KINDS = {"rows": "regular", "channels": "partial"}
-"""Where the holes are, and the setting that suits it."""
+"""Where the gaps are, and the setting that suits it."""
 
 SUFFIX = {"rows": "", "channels": "_by_channel"}
 """What the names of the figures end in."""

@@ -24,7 +24,7 @@ STATUS = Path("/proc/self/status")
 
 
 def series(points: int, kind: str) -> Float[np.ndarray, "point 8"]:
-    """Waves and a random walk, with holes in whole rows or in each channel by itself."""
+    """Waves and a random walk, with gaps in whole rows or in each channel by itself."""
     rng = np.random.default_rng(points)
     wave = np.sin(np.arange(points)[:, None] / np.geomspace(5, 500, CHANNELS))
     value = wave + np.cumsum(rng.normal(scale=0.02, size=(points, CHANNELS)), axis=0)
@@ -37,7 +37,7 @@ def series(points: int, kind: str) -> Float[np.ndarray, "point 8"]:
 
 
 def hidden(points: int, rng: np.random.Generator) -> Bool[np.ndarray, " point"]:
-    """About a tenth of the points: holes in random order with something between any two."""
+    """About a tenth of the points: gaps in random order with something between any two."""
     length = rng.permutation(lengths(points))
     between = points - int(length.sum()) - length.size - 1
     kept = 1 + rng.multinomial(between, np.full(length.size + 1, 1 / (length.size + 1)))
@@ -45,8 +45,8 @@ def hidden(points: int, rng: np.random.Generator) -> Bool[np.ndarray, " point"]:
     return np.repeat(np.arange(turns.size) % 2 == 1, turns)
 
 
-def lengths(points: int) -> Int[np.ndarray, " hole"]:
-    """Of the holes: as many of 1 to 10 points as of 10 to 100, and so on.
+def lengths(points: int) -> Int[np.ndarray, " gap"]:
+    """Of the gaps: as many of 1 to 10 points as of 10 to 100, and so on.
 
     Up to 5,000, or a twentieth of a short series. They are evenly spread and not drawn, so that
     series of different lengths differ in nothing else.

@@ -100,7 +100,7 @@ def _growth(kinds: dict[str, Record]) -> str:
     powers = " and ".join(
         f"points^{table['exponent']:.2f} ({kind})" for kind, table in kinds.items()
     )
-    head = ["points", "holes in", "seconds", "peak GiB of the process"]
+    head = ["points", "gaps in", "seconds", "peak GiB of the process"]
     return f"## One long series\n\n{grid(head, rows)}\n\nSeconds grow like {powers}."
 
 

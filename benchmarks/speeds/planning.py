@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
-from nrtsi.datasets.billiards import billiards
+from nrtsi.bench.datasets.billiards import billiards
+from nrtsi.core.series import SeriesSet
 from nrtsi.schedule.plan import plan
-from nrtsi.series import SeriesSet
 from speeds.billiards import fitted
 from speeds.sizes import Sizes
 

@@ -45,7 +45,7 @@ class Sizes:
     """Lengths of a single series; growth is the last over the one before."""
 
     kinds: tuple[str, ...] = ("rows", "channels")
-    """Where its holes are."""
+    """Where its gaps are."""
 
     starts: int = 7
     """Starts of a program."""

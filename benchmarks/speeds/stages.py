@@ -12,8 +12,8 @@ from unittest.mock import patch
 import torch
 
 from nrtsi.inference import Engine
-from nrtsi.model import tokens
-from nrtsi.model.rows import RowNetwork
+from nrtsi.network import tokens
+from nrtsi.network.rows import RowNetwork
 from nrtsi.schedule import plan
 
 # The one place that knows how the library divides the work; none of them calls another.

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from nrtsi.bench.methods import Ours
-from nrtsi.model.rows import RowNetwork
-from nrtsi.threads import Cores
-from nrtsi.training.level import STEPS_A_DRAW
+from nrtsi.network.rows import RowNetwork
+from nrtsi.network.threads import Cores
+from nrtsi.training.trainer import STEPS_A_DRAW
 from speeds.arithmetic import Arithmetic, peak
 from speeds.billiards import lesson
 from speeds.sizes import Sizes

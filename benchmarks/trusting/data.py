@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from nrtsi.datasets import make
-from nrtsi.datasets.weather import weather
+from nrtsi.bench.datasets import make
+from nrtsi.bench.datasets.weather import weather
 
 HOURS = pd.date_range("2024-01-01", periods=24 * 365, freq="h")
 

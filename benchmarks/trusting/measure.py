@@ -7,7 +7,7 @@ import pandas as pd
 
 import nrtsi
 from nrtsi import NRTSI
-from nrtsi.holes import Holes, bucket_range
+from nrtsi.core.gaps import Gaps, gap_bin_range
 
 LEVEL, DRAWS, ENOUGH = 0.9, 50, 500
 
@@ -22,7 +22,7 @@ class Figure:
     """coverage, error, auto or total."""
 
     where: str
-    """Channel and length of hole, or method."""
+    """Channel and length of gap, or method."""
 
     cells: int
     promised: float
@@ -49,7 +49,7 @@ def figures(name: str, seed: int, gappy: pd.DataFrame, truth: pd.DataFrame, mode
 
 def _coverage(name, seed, gappy, truth, lost, model):
     filled = model.impute(gappy, interval=LEVEL)
-    bucket = Holes.of(model.open(gappy).series).bucket
+    bucket = Gaps.of(model.open(gappy).series).bucket
     every = []
     for dim, channel in enumerate(truth):
         own = lost[channel].to_numpy()
@@ -60,7 +60,7 @@ def _coverage(name, seed, gappy, truth, lost, model):
         for each in np.unique(bucket[own, dim]):
             cells = own & (bucket[:, dim] == each)
             if cells.sum() >= ENOUGH:
-                where = f"{channel}, holes up to {bucket_range(int(each))[1]:g} h"
+                where = f"{channel}, gaps up to {gap_bin_range(int(each))[1]:g} h"
                 found = float(inside[cells].mean())
                 yield Figure(name, seed, "coverage", where, int(cells.sum()), LEVEL, found)
     inside = np.concatenate(every)

@@ -14,7 +14,7 @@ def table(path: Path) -> str:
     head = [
         "data",
         "intervals of 90 % that held",
-        "lengths of hole in which they held 88–92 %",
+        "lengths of gap in which they held 88–92 %",
         "error of nrtsi: promised, found",
         "auto: error over the best method's",
         "daily totals inside 90 %",

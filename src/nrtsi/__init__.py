@@ -15,17 +15,17 @@ if TYPE_CHECKING:
         NrtsiError,
         TrainingError,
     )
-    from nrtsi.imputer import NRTSI, impute, load
-    from nrtsi.pooling import Pooled, pool
+    from nrtsi.evaluation.pooling import Pooled, pool
+    from nrtsi.imputer.nrtsi import NRTSI, impute, load
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "NRTSI": "imputer",
-    "impute": "imputer",
-    "load": "imputer",
-    "pool": "pooling",
-    "Pooled": "pooling",
+    "NRTSI": "imputer.nrtsi",
+    "impute": "imputer.nrtsi",
+    "load": "imputer.nrtsi",
+    "pool": "evaluation.pooling",
+    "Pooled": "evaluation.pooling",
     "CheckpointError": "errors",
     "InputError": "errors",
     "NotFittedError": "errors",

@@ -1,5 +1,5 @@
 """`python -m nrtsi` is `nrtsi`."""
 
-from nrtsi.cli import main
+from nrtsi.cli.main import main
 
 main()

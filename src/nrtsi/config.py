@@ -102,7 +102,7 @@ class ModelConfig(_Config):
 
     flow: bool = True
     """Learn how a row goes on to the next, where many whole rows follow each other, and carry
-    known rows into holes; kept only where that comes near the truth."""
+    known rows into gaps; kept only where that comes near the truth."""
 
     field: bool = True
     """Learn how cells go with each other by column and by the time between them, and krige missing
@@ -131,7 +131,7 @@ class ScheduleConfig(_Config):
 
     order: Literal["widest", "local", "midpoints", "smallest", "all"] = "widest"
     """Widest gap of a series first, as in the paper; or of a neighbourhood in it, which is the
-    same where few points are known and takes fewer passes where many are; or every hole its
+    same where few points are known and takes fewer passes where many are; or every gap its
     middle at once, which takes the fewest. The other two are the paper's ablations."""
 
     band: NonNegativeFloat = 0.0
@@ -140,8 +140,8 @@ class ScheduleConfig(_Config):
     one_by_one_above: PositiveFloat | None = None
     """Of wider gaps than this one point is filled at a time."""
 
-    one_by_one_in: Literal["series", "hole"] = "series"
-    """One point a series, as in the paper, or one of every hole (rows between two known ones)."""
+    one_by_one_in: Literal["series", "gap"] = "series"
+    """One point a series, as in the paper, or one of every gap (rows between two known ones)."""
 
     together: NonNegativeFloat | None = None
     """Rows that are partly observed, or no farther than this from one with data, are all filled in
@@ -316,14 +316,14 @@ def schedule_for(setting: str, *, regular: bool, max_level: int = 4) -> Schedule
     fields: dict[str, Any] = {"max_level": max_level, "band": 0.0 if on_grid else 1.0}
     if setting in ("all", "smallest"):
         return validated(ScheduleConfig, fields | {"order": setting})
-    # Points of one hole that are filled in the same step do not know of each other.
+    # Points of one gap that are filled in the same step do not know of each other.
     return validated(
         ScheduleConfig,
         fields
         | {
             "order": "local",
             "one_by_one_above": min(4.0, 2.0**max_level),
-            "one_by_one_in": "series" if setting == "stochastic" else "hole",
+            "one_by_one_in": "series" if setting == "stochastic" else "gap",
         },
     )
 

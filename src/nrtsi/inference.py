@@ -10,18 +10,19 @@ import torch
 from jaxtyping import Float, Int
 
 from nrtsi.config import ModelConfig, ScheduleConfig
+from nrtsi.core.events import ImputeStep, Listener
+from nrtsi.core.interpolation import Known, between
+from nrtsi.core.prediction import BasePrediction, Prediction
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.events import ImputeStep, Listener
-from nrtsi.interpolation import Known, between
-from nrtsi.model.hints import Hint, Hints
-from nrtsi.model.networks import Network, window_bytes, windows_of
-from nrtsi.model.tokens import Layout, Scene, Tokens, tokens
+from nrtsi.network.registry import Network, window_bytes, windows_of
+from nrtsi.network.threads import Cores
+from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
+from nrtsi.predictors.base import BasePredictors
 from nrtsi.schedule.plan import Step, plan
-from nrtsi.series import SeriesSet
-from nrtsi.threads import Cores
-from nrtsi.windows import Padded
+from nrtsi.schedule.windows import WindowBatch
 
-__all__ = ["Belief", "Engine", "Reading", "noise", "part_of"]
+__all__ = ["Prediction", "Engine", "Reading", "noise", "part_of"]
 
 # Bytes of the windows that a core works on at once: what its caches hold, or nearly.
 ENOUGH = 2**25
@@ -38,17 +39,6 @@ class Reading:
     """How much each head of each block reads of them; sums to 1 over the rows."""
 
 
-@dataclass(frozen=True)
-class Belief:
-    """What is believed of every cell."""
-
-    value: Float[np.ndarray, "row dim"]
-    """The best guess; the value itself where it is known."""
-
-    scale: Float[np.ndarray, "row dim"]
-    """How far off it usually is; 0 where the value is known."""
-
-
 Answer: TypeAlias = tuple[
     Int[np.ndarray, " target"], Float[np.ndarray, "target dim"], Float[np.ndarray, "target dim"]
 ]
@@ -63,10 +53,10 @@ class Engine:
     """One for each level, the finest first; or a single one for all levels."""
 
     model: ModelConfig
-    layout: Layout
+    layout: TokenLayout
     schedule: ScheduleConfig
 
-    hints: Hints = field(default_factory=Hints)
+    hints: BasePredictors = field(default_factory=BasePredictors)
     """What is said of series before the networks are asked."""
 
     memory: int = 2**30
@@ -82,19 +72,19 @@ class Engine:
         """Every value of `series`, known or imputed: the mean, or the draw that noise makes."""
         return self._fill_all(series, listener, draw=draw)
 
-    def believe(
+    def predict(
         self,
         series: SeriesSet,
         *,
         scale: Float[np.ndarray, "row dim"] | None = None,
         listener: Listener | None = None,
-    ) -> Belief:
+    ) -> Prediction:
         """Every value of `series`, and how far off it usually is.
 
         What is known may itself be unsure: `scale` says how much.
         """
         scale = np.zeros_like(series.value) if scale is None else scale.copy()
-        return Belief(self._fill_all(series, listener, scale=scale), scale)
+        return Prediction(self._fill_all(series, listener, scale=scale), scale)
 
     def _fill_all(
         self,
@@ -159,10 +149,12 @@ class Engine:
 
     def reading(self, series: SeriesSet, state: SeriesSet, step: Step, row: int) -> Reading:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
-        scene = Scene.of(state, step.rows, step.gap, self.layout, self.hints.give(series))
+        context = StepContext.of(
+            state, step.rows, step.distance, self.layout, self.hints.give(series)
+        )
         for network, padded in self._questions(state, step, cores=1):
             for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
-                asked = tokens(scene, padded, self.layout, self.model)
+                asked = tokens(context, padded, self.layout, self.model)
                 return _reading(network, padded, asked, window, target)
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
@@ -170,16 +162,16 @@ class Engine:
         self,
         state: SeriesSet,
         step: Step,
-        hints: tuple[Hint, ...],
+        hints: tuple[BasePrediction, ...],
         draw: np.ndarray | None,
         cores: Cores,
     ) -> list[Answer]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
-        scene = Scene.of(state, step.rows, step.gap, self.layout, hints)
+        context = StepContext.of(state, step.rows, step.distance, self.layout, hints)
 
-        def answer(question: tuple[Network, Padded]) -> Answer:
+        def answer(question: tuple[Network, WindowBatch]) -> Answer:
             network, padded = question
-            asked = tokens(scene, padded, self.layout, self.model)
+            asked = tokens(context, padded, self.layout, self.model)
             with torch.inference_mode():
                 prediction = network(asked.each(lambda t: t.to(network.device)))
             if draw is None:
@@ -197,7 +189,7 @@ class Engine:
 
     def _questions(
         self, state: SeriesSet, step: Step, cores: int
-    ) -> Iterator[tuple[Network, Padded]]:
+    ) -> Iterator[tuple[Network, WindowBatch]]:
         """The windows of a step in batches, and the network that each is put to."""
         parts = windows_of(step, state.start, self.model)
         served = np.minimum(parts.level, len(self.networks) - 1)
@@ -217,7 +209,7 @@ class Engine:
 
 
 def _reading(
-    network: Network, padded: Padded, asked: Tokens, window: np.integer, target: np.integer
+    network: Network, padded: WindowBatch, asked: Tokens, window: np.integer, target: np.integer
 ) -> Reading:
     with torch.inference_mode():
         blocks = network.reading(asked.each(lambda t: t.to(network.device)))

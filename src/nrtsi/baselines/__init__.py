@@ -1,12 +1,12 @@
 """Simple ways to fill gaps, each an imputer like any other: what a model has to beat."""
 
+from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.kalman import Kalman
 from nrtsi.baselines.mean import Mean
 from nrtsi.baselines.neighbour import Backward, Forward, Linear
 from nrtsi.baselines.seasonal import Seasonal
 from nrtsi.baselines.spline import Spline
 from nrtsi.baselines.tabular import KNN, MICE
-from nrtsi.estimator import Imputer
 
 __all__ = [
     "BASELINES",

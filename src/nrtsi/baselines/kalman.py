@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.baselines.levels import levels
 from nrtsi.baselines.neighbour import Linear
 from nrtsi.baselines.structural import Structure, likeliest, statsmodels
-from nrtsi.scaling import ROUNDING, Scaler
-from nrtsi.series import SeriesSet
+from nrtsi.core.scaling import ROUNDING, Scaler
+from nrtsi.core.series import SeriesSet
 
 __all__ = ["Kalman"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from nrtsi.series import SeriesSet
+from nrtsi.core.series import SeriesSet
 
 __all__ = ["levels"]
 

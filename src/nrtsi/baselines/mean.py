@@ -3,9 +3,9 @@
 import numpy as np
 from jaxtyping import Float
 
-from nrtsi.estimator import Imputer
-from nrtsi.scaling import Scaler
-from nrtsi.series import SeriesSet
+from nrtsi.baselines.base import Imputer
+from nrtsi.core.scaling import Scaler
+from nrtsi.core.series import SeriesSet
 
 __all__ = ["Mean"]
 

@@ -4,8 +4,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from nrtsi.baselines.mean import Mean
-from nrtsi.interpolation import between, neighbours
-from nrtsi.series import SeriesSet
+from nrtsi.core.interpolation import between, neighbours
+from nrtsi.core.series import SeriesSet
 
 __all__ = ["Backward", "Forward", "Linear"]
 

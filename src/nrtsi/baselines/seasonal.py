@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 
 from nrtsi.baselines.levels import levels
 from nrtsi.baselines.mean import Mean
+from nrtsi.core.scaling import Scaler
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.scaling import Scaler
-from nrtsi.series import SeriesSet
 
 __all__ = ["Seasonal"]
 

@@ -4,8 +4,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from nrtsi.baselines.neighbour import Linear
-from nrtsi.interpolation import neighbours
-from nrtsi.series import SeriesSet
+from nrtsi.core.interpolation import neighbours
+from nrtsi.core.series import SeriesSet
 
 __all__ = ["Spline"]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nrtsi.bench.datasets.dataset import Dataset
 from nrtsi.bench.markdown import grid
 from nrtsi.bench.methods import Ours
 from nrtsi.bench.results import ERROR, Row
 from nrtsi.bench.tables import Setting, Table
 from nrtsi.bench.tasks import data_sets, task_of
-from nrtsi.datasets.dataset import Dataset
 from nrtsi.errors import InputError
 
 __all__ = ["Figure", "Question", "check", "shown"]

@@ -76,7 +76,7 @@ def both_ways(batch: Batch) -> Inputs:
 def decayed(batch: Batch) -> Inputs:
     """Of GRU-D, which learns as BRITS does, but forwards only.
 
-    PyPOTS would put zeros for the last observation, as it fills the holes before it carries the
+    PyPOTS would put zeros for the last observation, as it fills the gaps before it carries the
     values on, and the mean of whatever is to be filled for the mean of the training part. Here
     both are what the paper says; the mean of scaled values is 0.
     """

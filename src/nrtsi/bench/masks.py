@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nrtsi.datasets.dataset import Part
+from nrtsi.bench.datasets.dataset import Part
 
 __all__ = ["Masks"]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from types import TracebackType
 
-from nrtsi.stopwatch import now
+from nrtsi.core.budget_clock import now
 
 __all__ = ["Meter"]
 

@@ -10,25 +10,25 @@ import numpy as np
 from jaxtyping import Float
 
 from nrtsi.baselines import BASELINES
+from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.sequences import KNNSequences
+from nrtsi.bench.competitors import PEERS, TINY, Competitor
+from nrtsi.bench.datasets.dataset import Part
 from nrtsi.bench.masks import Masks
-from nrtsi.bench.peers import PEERS, TINY, Peer
-from nrtsi.datasets.dataset import Part
+from nrtsi.core.events import Listener
 from nrtsi.errors import InputError, NrtsiError
-from nrtsi.estimator import Imputer
-from nrtsi.events import Listener
-from nrtsi.frames import Columns
-from nrtsi.imputer import NRTSI, load
-from nrtsi.training.course import Budget
+from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.tables import Columns
+from nrtsi.training.plan import Budget
 
-__all__ = ["KINDS", "Lesson", "Method", "failures_of", "is_trained", "method_of", "tiny"]
+__all__ = ["KINDS", "TrainingTask", "Method", "failures_of", "is_trained", "method_of", "tiny"]
 
 Values = Float[np.ndarray, "series step dim"]
 Draws = Float[np.ndarray, "draw series step dim"]
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingTask:
     """What every method may learn from, and for how long."""
 
     train: Part
@@ -55,7 +55,7 @@ class Method:
     seconds: float | None = None
     """Time of a training that was made in several sittings, all of them together."""
 
-    def fit(self, lesson: Lesson) -> None:
+    def fit(self, lesson: TrainingTask) -> None:
         """Learns."""
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class Simple(Method):
     def __init__(self, imputer: Imputer) -> None:
         self.imputer = imputer
 
-    def fit(self, lesson: Lesson) -> None:
+    def fit(self, lesson: TrainingTask) -> None:
         """Learns from the training series as they are."""
         self.imputer.fit_series(lesson.train.to_set())
 
@@ -89,7 +89,7 @@ class Ours(Method):
         self.seed = seed
         self.settings = settings
 
-    def fit(self, lesson: Lesson) -> None:
+    def fit(self, lesson: TrainingTask) -> None:
         """Trains for the budget, or goes on with a training that was cut short."""
         self.channels = lesson.channels
         settings = {"setting": _order(lesson), "hide": "points"} | self.settings
@@ -156,7 +156,7 @@ def _learnt(model: NRTSI) -> int:
     return sum(p.numel() for net in networks for p in net.parameters())
 
 
-def _order(lesson: Lesson) -> str:
+def _order(lesson: TrainingTask) -> str:
     """The order of imputation of such gaps at such times."""
     if lesson.masks.rows is None:
         return "partial"
@@ -167,9 +167,9 @@ class Theirs(Method):
     """A peer."""
 
     def __init__(self, name: str, seed: int, **sizes: Any) -> None:
-        self.peer = Peer(name, seed=seed, **sizes)
+        self.peer = Competitor(name, seed=seed, **sizes)
 
-    def fit(self, lesson: Lesson) -> None:
+    def fit(self, lesson: TrainingTask) -> None:
         """Trains for the budget."""
         self.peer.fit(lesson.train, lesson.validation, lesson.masks.draw, lesson.budget)
         self.parameters = self.peer.parameters

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from nrtsi.atomic import atomic
+from nrtsi.core.atomic import atomic
 from nrtsi.errors import InputError
 
 __all__ = ["ERROR", "COLUMNS", "Row", "add", "read", "read_lines", "write_lines"]

@@ -12,11 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from nrtsi.atomic import check_writable
+from nrtsi.bench.datasets.dataset import Dataset
 from nrtsi.bench.meter import Meter
 from nrtsi.bench.methods import (
-    Lesson,
     Method,
+    TrainingTask,
     failures_of,
     is_trained,
     method_of,
@@ -25,12 +25,12 @@ from nrtsi.bench.methods import (
 from nrtsi.bench.results import ERROR, Row, add, read
 from nrtsi.bench.tables import EXPERT, Setting, Table
 from nrtsi.bench.tasks import Task, data_sets, task_of
-from nrtsi.datasets.dataset import Dataset
+from nrtsi.core.atomic import check_writable
+from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by
+from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.events import Listener
-from nrtsi.frames import duration
-from nrtsi.stopwatch import CLOCKS, TOLD, going_by
-from nrtsi.training.course import Budget
+from nrtsi.tables import duration
+from nrtsi.training.plan import Budget
 
 __all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
 
@@ -194,8 +194,8 @@ def _scored(clerk: "_Clerk", method: Method | None, task: Task, setting: Setting
 
 def _lesson(
     plan: Plan, data: Dataset, method: str, setting: Setting, listener: Listener | None
-) -> Lesson:
-    return Lesson(
+) -> TrainingTask:
+    return TrainingTask(
         train=data.train,
         validation=data.validation,
         channels=data.channels,
@@ -207,7 +207,7 @@ def _lesson(
 
 def _checkpoint(
     plan: Plan,
-    lesson: Lesson,
+    lesson: TrainingTask,
     job: tuple[str, str, int],
     words: dict[str, Any],
     revision: str,

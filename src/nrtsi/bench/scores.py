@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from nrtsi import metrics
-from nrtsi.datasets.billiards import WALL
+from nrtsi.bench.datasets.billiards import WALL
 from nrtsi.errors import InputError
+from nrtsi.evaluation import metrics
 
 __all__ = ["SCORES", "Answer", "score"]
 

@@ -1,4 +1,4 @@
-"""`Task`: series with holes, the same for every method, and the data they are made of."""
+"""`Task`: series with gaps, the same for every method, and the data they are made of."""
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool
 
+from nrtsi.bench.datasets.dataset import Dataset, Part
+from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.methods import Method
 from nrtsi.bench.scores import Answer, score
 from nrtsi.bench.tables import Setting, Table
-from nrtsi.datasets.dataset import Dataset, Part
-from nrtsi.datasets.registry import make
 from nrtsi.errors import InputError
 
 __all__ = ["Task", "data_of", "data_sets", "pooled", "task_of"]
@@ -19,7 +19,7 @@ __all__ = ["Task", "data_of", "data_sets", "pooled", "task_of"]
 
 @dataclass(frozen=True)
 class Task:
-    """Series with holes, the same for every method."""
+    """Series with gaps, the same for every method."""
 
     given: Part
     truth: Part

@@ -1,12 +1,12 @@
 """One page, in one file, that shows what was missing, what was filled in and how well."""
 
 from nrtsi.report.content import (
-    Choice,
     Coverage,
     Gap,
-    Refusal,
+    MethodUse,
+    RefusalCount,
     Report,
-    Score,
+    ReportScore,
     SeriesShown,
     State,
     Tally,
@@ -15,12 +15,12 @@ from nrtsi.report.page import check_report, render, write_report
 from nrtsi.report.selection import most_missing
 
 __all__ = [
-    "Choice",
+    "MethodUse",
     "Coverage",
     "Gap",
-    "Refusal",
+    "RefusalCount",
     "Report",
-    "Score",
+    "ReportScore",
     "SeriesShown",
     "State",
     "Tally",

@@ -13,12 +13,12 @@ from jaxtyping import Float, UInt8
 from nrtsi.errors import InputError
 
 __all__ = [
-    "Choice",
+    "MethodUse",
     "Coverage",
     "Gap",
-    "Refusal",
+    "RefusalCount",
     "Report",
-    "Score",
+    "ReportScore",
     "SeriesShown",
     "State",
     "Tally",
@@ -95,10 +95,10 @@ class Tally:
     @property
     def cells(self) -> int:
         """All of them."""
-        return self.observed + self.holes
+        return self.observed + self.gaps
 
     @property
-    def holes(self) -> int:
+    def gaps(self) -> int:
         """Cells that had no value to begin with."""
         return self.imputed + self.refused + self.missing
 
@@ -122,7 +122,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Score:
+class ReportScore:
     """A method's error on hidden cells, in the units of the channel; NaN where it failed."""
 
     channel: str
@@ -134,7 +134,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodUse:
     """Which method filled the gaps of this length."""
 
     channel: str
@@ -152,8 +152,8 @@ class Coverage:
     gap: Gap
     n: int
     """Hidden cells."""
-    holes: int
-    """The holes they were hidden in; cells of one hole are right or wrong together."""
+    gaps: int
+    """The gaps they were hidden in; cells of one gap are right or wrong together."""
     nominal: float
     """The share it promises, between 0 and 1."""
     covered: float
@@ -162,12 +162,12 @@ class Coverage:
     @property
     def strikes(self) -> bool:
         """Whether the two differ by more than five points and more than chance would have it."""
-        chance = 2 * (self.nominal * (1 - self.nominal) / max(self.holes, 1)) ** 0.5
+        chance = 2 * (self.nominal * (1 - self.nominal) / max(self.gaps, 1)) ** 0.5
         return abs(self.covered - self.nominal) > max(0.05, chance)
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusalCount:
     """Cells that were left missing on purpose."""
 
     channel: str
@@ -199,10 +199,10 @@ class Report:
     """One for each channel, in the order of `channels`, over all series."""
     level: float
     """Nominal share of values inside the intervals, between 0 and 1."""
-    scores: tuple[Score, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    scores: tuple[ReportScore, ...] = ()
+    choices: tuple[MethodUse, ...] = ()
     coverage: tuple[Coverage, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusalCount, ...] = ()
     remarks: tuple[str, ...] = ()
     """Sentences about what was guessed or is odd in the data."""
     caveats: tuple[str, ...] = ()
@@ -224,7 +224,10 @@ class Report:
                     f"series {one.id!r} must have {len(self.channels)} channels, "
                     f"got {one.value.shape[1]}; give a column for each"
                 )
-        rows: list[Score | Choice | Coverage | Refusal] = [*self.scores, *self.choices]
+        rows: list[ReportScore | MethodUse | Coverage | RefusalCount] = [
+            *self.scores,
+            *self.choices,
+        ]
         rows += [*self.coverage, *self.refusals]
         unknown = sorted({row.channel for row in rows} - set(self.channels))
         if unknown:
@@ -233,11 +236,11 @@ class Report:
                 f"leave those rows out"
             )
 
-    def scores_of(self, channel: str) -> list[Score]:
+    def scores_of(self, channel: str) -> list[ReportScore]:
         """The scores of one channel."""
         return self._scores.get(channel, [])
 
-    def choices_of(self, channel: str) -> list[Choice]:
+    def choices_of(self, channel: str) -> list[MethodUse]:
         """What was used on one channel."""
         return self._choices.get(channel, [])
 
@@ -247,11 +250,11 @@ class Report:
 
     # Grouped once: looking through all rows for each of many channels would be slow.
     @cached_property
-    def _scores(self) -> dict[str, list[Score]]:
+    def _scores(self) -> dict[str, list[ReportScore]]:
         return _by_channel(self.scores)
 
     @cached_property
-    def _choices(self) -> dict[str, list[Choice]]:
+    def _choices(self) -> dict[str, list[MethodUse]]:
         return _by_channel(self.choices)
 
     @cached_property
@@ -259,7 +262,7 @@ class Report:
         return _by_channel(self.coverage)
 
 
-Row = TypeVar("Row", Score, Choice, Coverage)
+Row = TypeVar("Row", ReportScore, MethodUse, Coverage)
 
 
 def _by_channel(rows: Iterable[Row]) -> dict[str, list[Row]]:

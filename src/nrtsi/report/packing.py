@@ -48,15 +48,15 @@ def _pack_channel(
     """One channel; its numbers are in units of its own range, where 32 bits are enough."""
     # What is refused has no value to show, whatever the array holds there.
     shown = np.isfinite(value) & (state <= State.IMPUTED)
-    hole = state != State.OBSERVED
-    offset, scale = _range(value, shown, np.concatenate([lower[hole], upper[hole]]))
+    gap = state != State.OBSERVED
+    offset, scale = _range(value, shown, np.concatenate([lower[gap], upper[gap]]))
     return {
         "offset": offset,
         "scale": scale,
         "value": _small(np.where(shown, value, np.nan), offset, scale),
         "state": _text(state.astype("u1")),
-        "lower": _small(lower[hole], offset, scale),
-        "upper": _small(upper[hole], offset, scale),
+        "lower": _small(lower[gap], offset, scale),
+        "upper": _small(upper[gap], offset, scale),
     }
 
 

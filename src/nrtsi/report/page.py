@@ -11,9 +11,9 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
-from nrtsi.atomic import atomic, check_writable
+from nrtsi.core.atomic import atomic, check_writable
 from nrtsi.errors import InputError
-from nrtsi.report.content import Report, Score
+from nrtsi.report.content import Report, ReportScore
 from nrtsi.report.packing import pack_series
 from nrtsi.report.summary import sentences
 from nrtsi.report.tables import (
@@ -180,7 +180,7 @@ def _facts(report: Report) -> dict[str, Any]:
     }
 
 
-def _score(score: Score) -> dict[str, Any]:
+def _score(score: ReportScore) -> dict[str, Any]:
     return {
         "gap": str(score.gap),
         "start": score.gap.start,

@@ -6,12 +6,12 @@ __all__ = ["most_missing"]
 
 
 def most_missing(
-    holes: Sequence[int], cells: Sequence[int], *, series: int = 12, most_cells: int = 2_000_000
+    gaps: Sequence[int], cells: Sequence[int], *, series: int = 12, most_cells: int = 2_000_000
 ) -> list[int]:
     """Numbers of the series to show: those with the most missing cells, in their own order.
 
     Args:
-        holes: Missing cells of each series.
+        gaps: Missing cells of each series.
         cells: All cells of each series.
         series: How many to show at most.
         most_cells: How many cells to show at most, so that the page stays light; the first
@@ -20,7 +20,7 @@ def most_missing(
     >>> most_missing([3, 0, 7], [10, 10, 10], series=2)
     [0, 2]
     """
-    ranked = sorted(range(len(holes)), key=lambda i: (-holes[i], i))
+    ranked = sorted(range(len(gaps)), key=lambda i: (-gaps[i], i))
     chosen: list[int] = []
     room = most_cells
     for number in ranked[:series]:

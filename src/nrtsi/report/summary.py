@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite, nan, sqrt
 
-from nrtsi.report.content import Choice, Coverage, Gap, Report, Score
+from nrtsi.report.content import Coverage, Gap, MethodUse, Report, ReportScore
 from nrtsi.report.words import joined, number, share
 
 __all__ = ["Pooled", "covered", "likely_error", "methods_used", "pool", "sentences"]
@@ -22,7 +22,7 @@ class Pooled:
     rmse: float
 
 
-def pool(scores: Iterable[Score]) -> dict[str, Pooled]:
+def pool(scores: Iterable[ReportScore]) -> dict[str, Pooled]:
     """One channel's errors by method, over cells; NaN for one not scored at every gap length.
 
     A method that was scored on the easy lengths only would look better than it is.
@@ -33,13 +33,13 @@ def pool(scores: Iterable[Score]) -> dict[str, Pooled]:
     return {name: _pooled([s for s in mine if s.method == name], lengths) for name in methods}
 
 
-def _pooled(scores: list[Score], lengths: set[Gap]) -> Pooled:
+def _pooled(scores: list[ReportScore], lengths: set[Gap]) -> Pooled:
     if {score.gap for score in scores if isfinite(score.mae)} != lengths:
         return Pooled(nan, nan)
     return _mean(scores)
 
 
-def _mean(scores: list[Score]) -> Pooled:
+def _mean(scores: list[ReportScore]) -> Pooled:
     cells = sum(score.n for score in scores)
     if not cells:
         return Pooled(nan, nan)
@@ -65,7 +65,7 @@ def likely_error(report: Report, channel: str) -> Pooled:
     return min(rivals, key=lambda each: each.mae, default=Pooled(nan, nan))
 
 
-def methods_used(choices: Iterable[Choice]) -> str:
+def methods_used(choices: Iterable[MethodUse]) -> str:
     """One channel's methods by gap length, each with the length it was used up to."""
     mine = sorted(choices, key=lambda choice: choice.gap)
     if not mine:
@@ -89,8 +89,8 @@ def sentences(report: Report) -> list[str]:
 
 def _filled(report: Report) -> str:
     cells = sum(tally.cells for tally in report.tallies)
-    holes = sum(tally.holes for tally in report.tallies)
-    if not holes:
+    gaps = sum(tally.gaps for tally in report.tallies)
+    if not gaps:
         return f"None of the {cells:,} cells of {report.source} is missing; nothing was filled."
     parts = [f"{sum(tally.imputed for tally in report.tallies):,} were filled"]
     refused = sum(tally.refused for tally in report.tallies)
@@ -98,7 +98,7 @@ def _filled(report: Report) -> str:
     parts += [f"{refused:,} refused"] if refused else ["none refused"]
     parts += [f"{left:,} left as they were"] if left else []
     return (
-        f"Of the {cells:,} cells of {report.source}, {holes:,} ({share(holes, cells)}) were "
+        f"Of the {cells:,} cells of {report.source}, {gaps:,} ({share(gaps, cells)}) were "
         f"missing: {joined(parts)}."
     )
 

@@ -31,7 +31,7 @@ def _channel_line(report: Report, tally: Tally) -> list[str]:
     return [
         escape(tally.channel),
         f"{tally.cells:,}",
-        f"{tally.holes:,} <small>({escape(share(tally.holes, tally.cells))})</small>",
+        f"{tally.gaps:,} <small>({escape(share(tally.gaps, tally.cells))})</small>",
         f"{tally.imputed:,}",
         f"{tally.refused:,}",
         f"{tally.missing:,}",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from nrtsi.series import SeriesSet
+from nrtsi.core.series import SeriesSet
 
 __all__ = ["Frontier"]
 
@@ -14,8 +14,8 @@ __all__ = ["Frontier"]
 class Frontier:
     """Rows yet to be filled; filling some of them brings what is known nearer to their neighbours.
 
-    A step changes the gaps of those alone that lie between the same known rows as a filled one, so
-    it costs little more than looking through what is left.
+    A step changes only the distances of rows between the same known rows as an imputed one.
+    So it costs little more than a pass over the remaining rows.
     """
 
     series: SeriesSet
@@ -26,7 +26,7 @@ class Frontier:
     row: Int[np.ndarray, " entry"]
     """The rows, ascending."""
 
-    gap: Float[np.ndarray, " entry"]
+    distance: Float[np.ndarray, " entry"]
     """Distance of each to the nearest known row of its series; infinite where there is none."""
 
     left: Int[np.ndarray, " row"]
@@ -49,25 +49,25 @@ class Frontier:
         right = np.minimum.accumulate(np.where(known, index, series.rows)[::-1])[::-1]
         right = np.minimum(right, series.start[owner + 1])
         frontier = cls(series, owner, rows, np.zeros(rows.size), left, right)
-        frontier.gap = frontier._gaps(rows)
+        frontier.distance = frontier._distances(rows)
         return frontier
 
     def fill(self, taken: Bool[np.ndarray, " entry"]) -> None:
         """The taken rows are known from now on."""
         filled, self.row = self.row[taken], self.row[~taken]
-        self.gap = self.gap[~taken]
+        self.distance = self.distance[~taken]
         near = self._beside(filled)
         rows = self.row[near]
         place = np.searchsorted(filled, rows)
         fence = np.concatenate([[-1], filled, [self.series.rows]])
         self.left[rows] = np.maximum(self.left[rows], fence[place])
         self.right[rows] = np.minimum(self.right[rows], fence[place + 1])
-        self.gap[near] = self._gaps(rows)
+        self.distance[near] = self._distances(rows)
 
     def leave(self, left: Bool[np.ndarray, " entry"]) -> None:
         """The rows are filled by somebody else, later: they are no longer here, nor known."""
         if left.any():
-            self.row, self.gap = self.row[~left], self.gap[~left]
+            self.row, self.distance = self.row[~left], self.distance[~left]
 
     def _beside(self, filled: Int[np.ndarray, " filled"]) -> Int[np.ndarray, " near"]:
         """Places of the entries that lie between the same known rows as a filled one."""
@@ -77,7 +77,7 @@ class Frontier:
         size = np.searchsorted(self.row, self.right[filled[other]]) - begin
         return np.arange(size.sum()) + np.repeat(begin - (np.cumsum(size) - size), size)
 
-    def _gaps(self, rows: Int[np.ndarray, " asked"]) -> Float[np.ndarray, " asked"]:
+    def _distances(self, rows: Int[np.ndarray, " asked"]) -> Float[np.ndarray, " asked"]:
         time, start = self.series.time, self.series.start
         left, right, owner = self.left[rows], self.right[rows], self.owner[rows]
         last = self.series.rows - 1

@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.config import ScheduleConfig
+from nrtsi.core.series import SeriesSet
+from nrtsi.schedule.distances import distances, level_of
 from nrtsi.schedule.frontier import Frontier
-from nrtsi.schedule.gaps import gaps, level_of
 from nrtsi.schedule.policies import SAME, Groups, take
-from nrtsi.series import SeriesSet
 
 __all__ = ["Step", "plan"]
 
@@ -22,12 +22,12 @@ class Step:
     rows: Int[np.ndarray, " target"]
     """The target rows (G), ascending; every missing cell of them is imputed."""
 
-    gap: Float[np.ndarray, " target"]
+    distance: Float[np.ndarray, " target"]
     """Distance to the nearest row that is known before the step; infinite where none is, and 0 in
     a step that takes all that is near together."""
 
     level: Int[np.ndarray, " target"]
-    """Level of the gap: which network is asked."""
+    """Level of the distance: which network is asked."""
 
     known: Bool[np.ndarray, " row"]
     """True for the rows of which something is known before the step; targets may be among them."""
@@ -45,10 +45,10 @@ def plan(
 ) -> Iterator[Step]:
     """Yields steps until every missing cell has been a target exactly once.
 
-    Rows that miss the most channels come first. Among rows that miss every channel the gap
+    Rows that miss the most channels come first. Among rows that miss every channel the distance
     decides, as `config` says; rows that miss some go together. Or, where `config.together` says
-    so, all rows that are near something known go together in the end. A row whose gap is out of
-    reach waits until imputed ones come near; where none is within reach, the nearest go first.
+    so, all rows that are near something known go together in the end. A row out of reach
+    waits until imputed ones come near; where none is within reach, the nearest go first.
     With `wanted`, other rows are never targets: what they miss stays missing.
 
     >>> import numpy as np
@@ -83,17 +83,17 @@ def _coarse_to_fine(
     sources = missing < series.dims
     frontier = Frontier.of(series, rows, sources)
     near = -np.inf if config.together is None else config.together + SAME
-    frontier.leave(frontier.gap <= near)
+    frontier.leave(frontier.distance <= near)
     while frontier.row.size:
-        row, gap = frontier.row, frontier.gap
+        row, distance = frontier.row, frontier.distance
         groups = Groups.at(row, series.start)
-        taken = take(gap, row, _place(row, groups, sources, series, config), groups, config)
-        level = level_of(gap[taken] - SAME, max_level=config.max_level)
-        yield Step(row[taken], gap[taken], level, sources.copy())
+        taken = take(distance, row, _place(row, groups, sources, series, config), groups, config)
+        level = level_of(distance[taken] - SAME, max_level=config.max_level)
+        yield Step(row[taken], distance[taken], level, sources.copy())
         sources[row[taken]] = True
         missing[row[taken]] = 0
         frontier.fill(taken)
-        frontier.leave(frontier.gap <= near)
+        frontier.leave(frontier.distance <= near)
 
 
 def _place(
@@ -126,7 +126,7 @@ def _most_first(
         known = missing < series.dims
         sources = known.copy()
         sources[rows] = False
-        gap = gaps(series.time, sources, series.start, rows)
+        distance = distances(series.time, sources, series.start, rows)
         missing[rows] = 0
         asked[rows] = False
-        yield Step(rows, gap, level_of(gap - SAME, max_level=config.max_level), known)
+        yield Step(rows, distance, level_of(distance - SAME, max_level=config.max_level), known)

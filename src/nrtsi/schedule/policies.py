@@ -6,14 +6,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.config import ScheduleConfig
-from nrtsi.schedule.gaps import level_of
+from nrtsi.schedule.distances import level_of
 
 __all__ = ["Groups", "take"]
 
 # Known rows of a neighbourhood: as many as a target reads.
 NEAR = 16
 
-# Gaps are differences of float times: equal gaps of a regular grid differ in their last bits.
+# Distances are differences of float times: on a regular grid they differ in their last bits.
 SAME = 1e-6
 
 
@@ -53,7 +53,7 @@ class Groups:
 
 
 def take(
-    gap: Float[np.ndarray, " entry"],
+    distance: Float[np.ndarray, " entry"],
     row: Int[np.ndarray, " entry"],
     place: Int[np.ndarray, " entry"],
     groups: Groups,
@@ -65,43 +65,43 @@ def take(
     come before them.
     """
     if config.order == "smallest":
-        nearest = np.minimum.reduceat(gap, groups.begin)
+        nearest = np.minimum.reduceat(distance, groups.begin)
         level = level_of(nearest - SAME, max_level=config.max_level)
         top = np.where(level < config.max_level, 2.0**level, np.inf)
-        return gap <= groups.spread(np.minimum(nearest + config.band, top) + SAME)
-    widest, parts = _widest(gap, row, place, groups, config)
-    band = _band(gap, widest, parts, config)
+        return distance <= groups.spread(np.minimum(nearest + config.band, top) + SAME)
+    widest, parts = _widest(distance, row, place, groups, config)
+    band = _band(distance, widest, parts, config)
     if config.one_by_one_above is None:
         return band
-    apart = groups if config.one_by_one_in == "series" else _holes(row, groups)
+    apart = groups if config.one_by_one_in == "series" else _gaps(row, groups)
     each = parts.spread(widest)
     wide = each > config.one_by_one_above
-    alone = _first(wide & (gap >= each - SAME) & (gap <= each + SAME), apart)
+    alone = _first(wide & (distance >= each - SAME) & (distance <= each + SAME), apart)
     return np.where(wide, alone, band)
 
 
-def _holes(row: Int[np.ndarray, " entry"], groups: Groups) -> Groups:
+def _gaps(row: Int[np.ndarray, " entry"], groups: Groups) -> Groups:
     """Rows that follow each other without a known one between them."""
     return groups.cut(np.diff(row) > 1)
 
 
 def _widest(
-    gap: Float[np.ndarray, " entry"],
+    distance: Float[np.ndarray, " entry"],
     row: Int[np.ndarray, " entry"],
     place: Int[np.ndarray, " entry"],
     groups: Groups,
     config: ScheduleConfig,
 ) -> tuple[Float[np.ndarray, " part"], Groups]:
-    """The gap that goes next in each part of the series: the widest within reach; and the parts.
+    """The distance imputed next in each part of the series: the widest within reach.
 
-    Where the coarsest level reaches no gap of a series, the narrowest there is.
+    Where the coarsest level reaches no distance of a series, the narrowest there is.
     """
-    within = np.where(gap <= config.reach + SAME, gap, -np.inf)
+    within = np.where(distance <= config.reach + SAME, distance, -np.inf)
     of_series = np.maximum.reduceat(within, groups.begin)
     if config.order == "widest":
         parts, widest = groups, of_series
     elif config.order == "midpoints":
-        parts = _holes(row, groups)
+        parts = _gaps(row, groups)
         widest = np.maximum.reduceat(within, parts.begin)
     else:
         parts = groups.cut(np.diff(place // NEAR) > 0)
@@ -109,18 +109,18 @@ def _widest(
     if not np.isneginf(of_series).any():
         return widest, parts
     series = np.searchsorted(groups.begin, parts.begin, side="right") - 1
-    nearest = np.minimum.reduceat(gap, groups.begin)
+    nearest = np.minimum.reduceat(distance, groups.begin)
     return np.where(np.isneginf(of_series)[series], nearest[series], widest), parts
 
 
 def _widest_nearby(
-    gap: Float[np.ndarray, " entry"],
+    distance: Float[np.ndarray, " entry"],
     number: Int[np.ndarray, " part"],
     parts: Groups,
     groups: Groups,
 ) -> Float[np.ndarray, " part"]:
-    """The widest gap of each part and of those beside it; `number` counts them in a series."""
-    most = np.maximum.reduceat(gap, parts.begin)
+    """The widest distance of each part and its neighbours; `number` counts parts in a series."""
+    most = np.maximum.reduceat(distance, parts.begin)
     beside = np.diff(number) == 1
     beside[np.searchsorted(parts.begin, groups.begin[1:]) - 1] = False
     widest = most.copy()
@@ -130,7 +130,7 @@ def _widest_nearby(
 
 
 def _band(
-    gap: Float[np.ndarray, " entry"],
+    distance: Float[np.ndarray, " entry"],
     widest: Float[np.ndarray, " part"],
     parts: Groups,
     config: ScheduleConfig,
@@ -141,7 +141,7 @@ def _band(
     least = np.minimum(widest - config.band, hardly)
     level = level_of(widest - SAME, max_level=config.max_level)
     least = np.maximum(least, np.where(level > 0, 2.0 ** (level - 1) + SAME, -np.inf))
-    return (gap > parts.spread(least)) & (gap <= parts.spread(widest + SAME))
+    return (distance > parts.spread(least)) & (distance <= parts.spread(widest + SAME))
 
 
 def _first(wanted: Bool[np.ndarray, " entry"], groups: Groups) -> Bool[np.ndarray, " entry"]:

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from nrtsi.atomic import atomic
+from nrtsi.core.atomic import atomic
 from nrtsi.errors import CheckpointError
 
 __all__ = ["load", "save"]

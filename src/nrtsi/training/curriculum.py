@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from nrtsi.core.events import Listener, TrainStep
+from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError, TrainingError
-from nrtsi.events import Listener, TrainStep
 from nrtsi.inference import Engine
-from nrtsi.memory import Kept
-from nrtsi.model.names import under
-from nrtsi.model.networks import Network, network_of
-from nrtsi.series import SeriesSet
-from nrtsi.training.batches import Batch
-from nrtsi.training.course import Course, Trained
-from nrtsi.training.level import Trainer
-from nrtsi.training.opening import settle_hints
-from nrtsi.training.ranks import join
-from nrtsi.training.resuming import must_fit, save, saved
-from nrtsi.training.run import Run
-from nrtsi.training.seeding import seeded
-from nrtsi.training.spreads import settle_base
-from nrtsi.training.trial import Trial
-from nrtsi.training.trust import settle_trust, temper
+from nrtsi.network.names import with_prefix
+from nrtsi.network.registry import Network, network_of
+from nrtsi.network.seeding import seeded
+from nrtsi.predictors.analogs import AnalogFit
+from nrtsi.training.base_predictors import fit_base_predictors
+from nrtsi.training.blending import fit_blend
+from nrtsi.training.distributed import join
+from nrtsi.training.held_out import HeldOutTest
+from nrtsi.training.plan import Trained, TrainingPlan
+from nrtsi.training.resume import must_fit, save, saved
+from nrtsi.training.run import TrainingRun
+from nrtsi.training.sampler import Batch
+from nrtsi.training.shrinkage import fit_shrinkage, shrink_end_to_end
+from nrtsi.training.trainer import Trainer
 
 __all__ = ["train"]
 
@@ -36,11 +36,11 @@ VALIDATION_BATCHES, FEWEST_TO_VALIDATE = 8, 128
 
 
 def train(
-    course: Course,
+    course: TrainingPlan,
     series: SeriesSet,
     *,
     validation: SeriesSet | None = None,
-    kept: Kept | None = None,
+    kept: AnalogFit | None = None,
     path: Path | None = None,
     identity: str = "",
     resume: bool = False,
@@ -69,14 +69,14 @@ def train(
         path.unlink(missing_ok=True)  # a later --resume must not take up an older run
     held = None if validation is None else _dense(validation)
     course = replace(course, device=device)
-    run = Run(course, _dense(series), held, kept, path, identity, listener, ranks)
+    run = TrainingRun(course, _dense(series), held, kept, path, identity, listener, ranks)
     with ranks.stopping_together():
         return _train(run, resume=resume)
 
 
-def _train(run: Run, *, resume: bool) -> Trained:
+def _train(run: TrainingRun, *, resume: bool) -> Trained:
     found = saved(run) if resume else None
-    settle_hints(run, found)
+    fit_base_predictors(run, found)
     stages = _stages(run)
     first = 0 if found is None else _restore(run, stages, *found)
     interrupted, failure = False, None
@@ -98,7 +98,7 @@ def _train(run: Run, *, resume: bool) -> Trained:
         log.warning("no training step was made within the budget; give a longer one")
     if run.course.model.residual:
         for network, (_, validation) in zip(run.networks, stages, strict=False):
-            settle_trust(network, validation, run.course.train.batch)
+            fit_shrinkage(network, validation, run.course.train.batch)
     networks = _complete(run, [level for level, _ in stages])
     if run.course.model.residual and run.steps_before:
         _temper(run, networks)
@@ -126,7 +126,7 @@ def _dense(series: SeriesSet) -> SeriesSet:
 Stage = tuple[int | None, Batch]
 
 
-def _stages(run: Run) -> list[Stage]:
+def _stages(run: TrainingRun) -> list[Stage]:
     """The levels that occur in the data, finest first, each with its validation questions."""
     course = run.course
     levels: Sequence[int | None] = (
@@ -144,7 +144,7 @@ def _stages(run: Run) -> list[Stage]:
     return stages
 
 
-def _trainer(run: Run, stage: Stage, stages: int) -> Trainer:
+def _trainer(run: TrainingRun, stage: Stage, stages: int) -> Trainer:
     course = run.course
     level, validation = stage
     questions = run.questions(validation=False)
@@ -153,7 +153,7 @@ def _trainer(run: Run, stage: Stage, stages: int) -> Trainer:
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
     elif course.model.residual:
-        questions = replace(questions, shares=settle_base(questions, validation, network))
+        questions = replace(questions, shares=fit_blend(questions, validation, network))
     seconds = course.budget.seconds
     if seconds is not None:
         seconds *= (1 - run.opened) / stages
@@ -168,7 +168,7 @@ def _trainer(run: Run, stage: Stage, stages: int) -> Trainer:
     )
 
 
-def _train_stage(run: Run, trainer: Trainer, index: int, stages: int) -> None:
+def _train_stage(run: TrainingRun, trainer: Trainer, index: int, stages: int) -> None:
     """Trains one level until its share of the budget is used up or it learns no more."""
     left = 1 - run.opened
     begins, ends = run.opened + left * index / stages, run.opened + left * (index + 1) / stages
@@ -195,7 +195,7 @@ def _train_stage(run: Run, trainer: Trainer, index: int, stages: int) -> None:
         run.steps_before += trainer.step
 
 
-def _note(run: Run, trainer: Trainer, loss: float, valid: float) -> None:
+def _note(run: TrainingRun, trainer: Trainer, loss: float, valid: float) -> None:
     run.history.append(
         {
             "level": trainer.level,
@@ -206,7 +206,7 @@ def _note(run: Run, trainer: Trainer, loss: float, valid: float) -> None:
     )
 
 
-def _complete(run: Run, levels: list[int | None]) -> list[Network]:
+def _complete(run: TrainingRun, levels: list[int | None]) -> list[Network]:
     """One network a level: a level without one of its own shares that of the next finer."""
     if not run.course.model.per_level:
         return run.networks
@@ -217,22 +217,22 @@ def _complete(run: Run, levels: list[int | None]) -> list[Network]:
     return complete
 
 
-def _temper(run: Run, networks: list[Network]) -> None:
+def _temper(run: TrainingRun, networks: list[Network]) -> None:
     """Tries the networks on whole fillings of what was not learnt from."""
     course = run.course
-    trial = Trial.of(*run.material(validation=True), course.hiding, course.seed)
+    trial = HeldOutTest.of(*run.material(validation=True), course.hiding, course.seed)
     engine = Engine(networks, course.model, course.layout, course.schedule, run.hints)
-    temper(engine, trial.truth, trial.gappy)
+    shrink_end_to_end(engine, trial.truth, trial.gappy)
 
 
 def _restore(
-    run: Run, stages: list[Stage], tensors: dict[str, Tensor], settings: dict[str, Any]
+    run: TrainingRun, stages: list[Stage], tensors: dict[str, Tensor], settings: dict[str, Any]
 ) -> int:
     """Brings back the finished levels, and tells which one is next: its trainer is not ready."""
     must_fit(run, settings)
     for index in range(settings["stage"]):
         network = _trainer(run, stages[index], len(stages)).network
-        network.load_state_dict(under(tensors, f"done.{index}."))
+        network.load_state_dict(with_prefix(tensors, f"done.{index}."))
         run.networks.append(network)
     run.steps_before = settings["steps_before"]
     run.history = settings["history"]

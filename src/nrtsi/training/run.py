@@ -6,33 +6,33 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from nrtsi.events import Listener, TrainStep
-from nrtsi.memory import Kept, Memory
-from nrtsi.model.hints import Hints
-from nrtsi.model.networks import Network
-from nrtsi.series import SeriesSet
-from nrtsi.stopwatch import now
-from nrtsi.training.batches import Questions, Spans, split
-from nrtsi.training.course import Course, Record
-from nrtsi.training.level import Trainer
-from nrtsi.training.ranks import Ranks
+from nrtsi.core.budget_clock import now
+from nrtsi.core.events import Listener, TrainStep
+from nrtsi.core.series import SeriesSet
+from nrtsi.network.registry import Network
+from nrtsi.predictors.analogs import AnalogFit, AnalogModel
+from nrtsi.predictors.base import BasePredictors
+from nrtsi.training.distributed import ProcessGroup
+from nrtsi.training.plan import Record, TrainingPlan
+from nrtsi.training.sampler import Segments, WindowSampler, split
+from nrtsi.training.trainer import Trainer
 
-__all__ = ["Run"]
+__all__ = ["TrainingRun"]
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """A training run that can be stopped anywhere and gone on with."""
 
-    course: Course
+    course: TrainingPlan
     series: SeriesSet
     validation: SeriesSet | None
-    kept: Kept | None
+    kept: AnalogFit | None
     path: Path | None
     identity: str
     listener: Listener | None
-    ranks: Ranks
-    hints: Hints = field(default_factory=Hints)
+    ranks: ProcessGroup
+    hints: BasePredictors = field(default_factory=BasePredictors)
     opened: float = 0.0
     """Share of the budget that was used up before the networks' turn came."""
 
@@ -80,7 +80,7 @@ class Run:
             self.ranks.interrupt()
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> AnalogModel | None:
         """What is remembered of the series to learn from, where anything is."""
         return None if self.kept is None else self.kept.memory
 
@@ -90,20 +90,20 @@ class Run:
             return None
         return self.kept.own if series is self.series else np.full(series.series, -1)
 
-    def material(self, *, validation: bool) -> tuple[SeriesSet, Spans]:
+    def material(self, *, validation: bool) -> tuple[SeriesSet, Segments]:
         """The data to validate on, or those to learn from, and the stretches of them to use."""
         if self.validation is not None:
             series = self.validation if validation else self.series
-            return series, Spans.whole(series)
+            return series, Segments.whole(series)
         rng = np.random.default_rng([self.course.seed, 1])
         learn, hold = split(self.series, self.course.train.validation, rng, self.course.stretch)
         return self.series, hold if validation else learn
 
-    def questions(self, *, validation: bool) -> Questions:
+    def questions(self, *, validation: bool) -> WindowSampler:
         """What is asked while learning, or to see how well that went."""
         course = self.course
         series, spans = self.material(validation=validation)
-        return Questions(
+        return WindowSampler(
             series,
             spans,
             course.hiding,

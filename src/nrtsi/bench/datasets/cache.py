@@ -1,0 +1,90 @@
+"""Keeps data sets on disk, so that what was made once is not made again."""
+
+import json
+import logging
+import os
+import zipfile
+import zlib
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nrtsi.bench.datasets.dataset import Dataset, Part
+from nrtsi.core.atomic import atomic
+from nrtsi.errors import InputError
+
+__all__ = ["default_cache", "entry", "keep", "latest", "recall"]
+
+log = logging.getLogger(__name__)
+
+PARTS = ("train", "validation", "test")
+
+
+def default_cache() -> Path:
+    """`$NRTSI_CACHE`, else `$XDG_CACHE_HOME/nrtsi`, else `~/.cache/nrtsi`."""
+    if own := os.environ.get("NRTSI_CACHE"):
+        return Path(own).expanduser()
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared).expanduser() / "nrtsi"
+    return Path("~/.cache/nrtsi").expanduser()
+
+
+def entry(folder: Path, stem: str, made_from: object) -> Path:
+    """The file for what was made from just this: anything JSON can write.
+
+    >>> entry(Path("cache"), "air-1", [3]) == entry(Path("cache"), "air-1", [3])
+    True
+    """
+    digest = sha256(json.dumps(made_from).encode()).hexdigest()
+    return folder / "datasets" / f"{stem}-{digest[:12]}.npz"
+
+
+def latest(folder: Path, stem: str) -> Path | None:
+    """The file of this stem that was kept or asked for last; None where there is none."""
+    found = []
+    for path in (folder / "datasets").glob(f"{stem}-{'?' * 12}.npz"):
+        try:
+            found.append((path.stat().st_mtime_ns, path))
+        except OSError:  # gone in between
+            continue
+    return max(found, default=(0, None))[1]
+
+
+def keep(path: Path, dataset: Dataset) -> None:
+    """Writes the data set whole or not at all; where that is refused, logs it and goes on."""
+    arrays: dict[str, Any] = {
+        "name": np.array(dataset.name),
+        "about": np.array(dataset.about),
+        "channels": np.array(dataset.channels),
+    }
+    for name, part in dataset.parts.items():
+        arrays[f"{name}_time"], arrays[f"{name}_value"] = part.time, part.value
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
+    except (OSError, InputError) as error:
+        log.warning("the data set %s is not kept for next time: %s", dataset.name, error)
+
+
+def recall(path: Path) -> Dataset | None:
+    """The data set kept in this file; None where there is none or the file is damaged."""
+    try:
+        with path.open("rb") as file:
+            kept = np.load(file, allow_pickle=False)
+            train, validation, test = (
+                Part(kept[f"{part}_time"], kept[f"{part}_value"]) for part in PARTS
+            )
+            channels = tuple(str(channel) for channel in kept["channels"])
+            name, about = str(kept["name"]), str(kept["about"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        log.warning("%s is damaged and will be made anew: %s", path, error)
+        return None
+    with suppress(OSError):  # a cache that is read only
+        path.touch()  # the one asked for last, see `latest`
+    return Dataset(name, train, validation, test, channels, about)

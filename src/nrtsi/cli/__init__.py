@@ -1,0 +1,1 @@
+"""The command line: parses options, calls one library function, prints the result."""

@@ -1,0 +1,119 @@
+"""`nrtsi data`: the data sets of the experiments."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nrtsi.cli.options import Console, OneLineErrors, Overwrite, prepared
+from nrtsi.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nrtsi.bench.datasets.dataset import Dataset
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make the data sets of the experiments.",
+)
+
+PartName = Literal["all", "train", "validation", "test"]
+
+
+@app.command("list")
+@prepared
+def list_data(console: Console) -> None:
+    """Print the data sets there are, and what each needs."""
+    from nrtsi.bench.datasets.registry import DATASETS
+
+    typer.echo("Sizes are series to learn from (a tenth of them to validate) + series to test.\n")
+    for recipe in DATASETS.values():
+        typer.echo(f"{recipe.name}\n    {recipe.description}\n    {recipe.sizes}")
+        typer.echo(f"    needs {recipe.needs}")
+
+
+@app.command()
+@prepared
+def make(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi data list`.")],
+    console: Console,
+    path: Annotated[
+        Path | None, typer.Option(help="The original, for data sets that need one.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of a simulation.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Table to write: .csv, .tsv or .parquet.")
+    ] = None,
+    part: Annotated[PartName, typer.Option(help="Which part to write.")] = "all",
+    series: Annotated[
+        int | None, typer.Option(min=1, help="Write only the first so many series of each part.")
+    ] = None,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Hide what the benchmark hides of the test series.")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a data set for the benchmarks, or write it as a table."""
+    from nrtsi.bench.datasets.cache import default_cache
+    from nrtsi.bench.datasets.registry import make as make_data
+    from nrtsi.bench.datasets.table import to_table
+    from nrtsi.tables.files import Table, check_output, write_table
+
+    if out is not None:
+        check_output(out, overwrite=overwrite)
+    elif gaps or series is not None or part != "all":
+        raise InputError("--part, --series and --gaps say what to write; add --out FILE")
+    if gaps and part not in ("all", "test"):
+        raise InputError(f"--gaps are those of the test series, got --part {part}; leave one out")
+    data = make_data(name, path=path, seed=seed)
+    console.say(data.about)
+    if out is None:
+        sizes = ", ".join(f"{each.series:,} {title}" for title, each in data.parts.items())
+        _, steps, dims = data.test.value.shape
+        console.report(
+            f"made {name}: {sizes} series of {steps} steps and {dims} channels, "
+            f"kept in {default_cache()}"
+        )
+        return
+    if gaps:
+        data, hidden = _with_gaps(data)
+        console.say(f"hid what the benchmark hides: {hidden}")
+    table = _cut(to_table(data), part, series)
+    write_table(out, Table(table), overwrite=overwrite)
+    console.report(f"wrote {out}: {table.num_rows:,} rows")
+
+
+def _cut(table: "pa.Table", part: PartName, series: int | None) -> "pa.Table":
+    """Only one part, or only the first series of each; a series keeps its number."""
+    import numpy as np
+
+    name, number = (table[each].to_numpy() for each in ("part", "series"))
+    kept = np.zeros(table.num_rows, dtype=bool)
+    for each in np.unique(name) if part == "all" else [part]:
+        own = name == each
+        first = number[own].min() if series is not None else 0
+        kept |= own & ((series is None) | (number < first + (series or 0)))
+    return table.filter(kept)
+
+
+def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":
+    """The data set with the gaps of its benchmark, and which they are.
+
+    They are those of the first setting of the table of its own name, or of the first that uses it.
+    """
+    from nrtsi.bench.runner import task_of
+    from nrtsi.bench.tables import open_table, table_names
+
+    for name in sorted(table_names(), key=lambda name: name != data.name):
+        table = open_table(name)
+        for setting in table.settings:
+            if table.data_of(setting) == data.name:
+                given = task_of(table, setting, data).given.head(data.test.series)
+                return replace(data, test=given), f"table {name}, {setting.name}"
+    raise InputError(f"no benchmark is made of {data.name}; leave --gaps out")

@@ -1,0 +1,81 @@
+"""Gaps as users see them: from the observation before to the observation after."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from nrtsi.core.interpolation import neighbours
+from nrtsi.core.series import SeriesSet
+
+__all__ = ["GAP_BINS", "Gaps", "gap_bin", "gap_bin_range"]
+
+GAP_BINS = 24
+"""Lengths of gaps are told apart by powers of two, up to this many; longer ones are the last."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """The gap that each missing cell lies in; every channel has gaps of its own."""
+
+    length: Float[np.ndarray, "row dim"]
+    """Time from the observation before to the one after; at an end of a series, from the
+    observation to the end; infinite where nothing is observed; 0 where the cell is."""
+
+    open: Bool[np.ndarray, "row dim"]
+    """True where the gap is at an end of its series, with nothing observed beyond."""
+
+    number: Int[np.ndarray, "row dim"]
+    """Which gap it is; -1 where the cell is observed."""
+
+    @classmethod
+    def of(cls, series: SeriesSet) -> "Gaps":
+        """Finds the gaps of every channel.
+
+        >>> gaps = Gaps.of(SeriesSet.stack(np.array([[[0.0], [np.nan], [2.0], [np.nan]]])))
+        >>> gaps.length.ravel(), gaps.open.ravel()
+        (array([0., 2., 0., 1.]), array([False, False, False,  True]))
+        """
+        left, right = neighbours(series)
+        first, last = series.start[:-1][series.owner], series.start[1:][series.owner] - 1
+        begin = np.where(left >= 0, left, first[:, None])
+        end = np.where(right >= 0, right, last[:, None])
+        length = series.time[end] - series.time[begin]
+        length = np.where((left < 0) & (right < 0), np.inf, length)
+        missing = ~series.observed
+        channel = np.arange(series.dims) * (series.rows + 1)
+        # A gap at the beginning of a series is the one after the last row of the series before.
+        number = channel + np.where(left >= 0, left + 1, first[:, None])
+        return cls(
+            length=np.where(missing, length, 0.0),
+            open=missing & ((left < 0) | (right < 0)),
+            number=np.where(missing, number, -1),
+        )
+
+    @property
+    def bucket(self) -> Int[np.ndarray, "row dim"]:
+        """The bucket of each missing cell by how hard it is to fill; -1 where it is observed.
+
+        The farthest cell of a gap at an end is as far from data as that of one twice as long.
+        """
+        return np.where(self.number >= 0, gap_bin(self.length * (1 + self.open)), -1)
+
+
+def gap_bin(length: Float[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
+    """The bucket of a length: 0 holds lengths up to 2 units, `k` those in `(2**k, 2**(k+1)]`.
+
+    >>> gap_bin(np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.inf]))
+    array([ 0,  0,  1,  1,  2, 23])
+    """
+    power = np.ceil(np.log2(np.maximum(length, 2.0)) - 1e-9) - 1
+    return np.minimum(power, GAP_BINS - 1).astype(np.int64)
+
+
+def gap_bin_range(bucket: int) -> tuple[float, float]:
+    """The lengths that a bucket holds, above the first and up to the second, in units.
+
+    >>> gap_bin_range(0), gap_bin_range(2), gap_bin_range(GAP_BINS - 1)
+    ((0.0, 2.0), (4.0, 8.0), (8388608.0, inf))
+    """
+    low = 0.0 if bucket == 0 else 2.0**bucket
+    return low, np.inf if bucket == GAP_BINS - 1 else 2.0 ** (bucket + 1)

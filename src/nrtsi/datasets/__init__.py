@@ -1,5 +1,0 @@
-"""Data sets: simulators, and readers of original files; `make` makes any of them by name."""
-
-from nrtsi.datasets.registry import DATASETS, make
-
-__all__ = ["DATASETS", "make"]

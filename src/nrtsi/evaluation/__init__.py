@@ -1,0 +1,1 @@
+"""Measures accuracy on held-out cells: back-tests, conformal calibration, metrics, pooling."""

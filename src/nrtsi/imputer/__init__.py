@@ -1,0 +1,1 @@
+"""The public estimator `NRTSI` and the functions `impute` and `load`."""

@@ -1,0 +1,1 @@
+"""Base predictors: each proposes a value and an uncertainty for every missing cell."""

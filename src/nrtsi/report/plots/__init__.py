@@ -1,0 +1,18 @@
+"""Pictures of series, of how they are filled, and of how well."""
+
+from nrtsi.report.plots.attention import plot_attention
+from nrtsi.report.plots.canvas import check_picture
+from nrtsi.report.plots.draws import plot_draws
+from nrtsi.report.plots.gaps import plot_gaps
+from nrtsi.report.plots.procedure import plot_procedure
+from nrtsi.report.plots.series import plot_filling, plot_series
+
+__all__ = [
+    "check_picture",
+    "plot_attention",
+    "plot_draws",
+    "plot_filling",
+    "plot_gaps",
+    "plot_procedure",
+    "plot_series",
+]

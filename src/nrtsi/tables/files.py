@@ -1,0 +1,422 @@
+"""Tables read from and written to CSV and Parquet files, chosen by suffix."""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from nrtsi.core.atomic import atomic, check_writable
+from nrtsi.errors import InputError
+from nrtsi.tables import format_duration
+
+__all__ = [
+    "MISSING",
+    "SUFFIXES",
+    "Table",
+    "check_output",
+    "missing_cells",
+    "read_table",
+    "write_table",
+]
+
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
+"""Suffixes that are understood, in any mixture of upper and lower case."""
+
+MISSING = (
+    "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "-", "?",
+)  # fmt: skip
+"""Texts that mean "missing" in a CSV column of numbers, times or truth values."""
+
+_DELIMITERS = ",;\t|"
+
+_MORE_DECIMALS = 2  # of a new cell, than the known cells of its column have
+_MOST_DECIMALS = 15  # a float has no more to round off
+
+# The first type every cell of a column can be read as. Times without a zone come before those
+# with one; seconds before finer units, because they reach further.
+_LADDER = (
+    pa.int64(),
+    pa.float64(),
+    pa.bool_(),
+    pa.timestamp("s"),
+    pa.timestamp("us"),
+    pa.timestamp("ns"),
+    pa.timestamp("us", "UTC"),
+    pa.timestamp("ns", "UTC"),
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and, where it came from a CSV file, the very text of its cells."""
+
+    typed: Any
+    """The `pyarrow.Table` to compute with."""
+
+    text: Any | None = None
+    """The same cells as they stood in the file, a `pyarrow.Table` of strings."""
+
+    delimiter: str = ","
+    """What separates the cells of a line, where the table is written as CSV."""
+
+    decimal: str = "."
+    """What stands before the decimals of a number, where the table is written as CSV."""
+
+    def fill(self, filled: Any) -> "Table":
+        """This table with its missing cells as in `filled`, a `pyarrow.Table` of the same rows.
+
+        Every cell that was there keeps its text ("1.50" stays "1.50"). The text of a new cell has
+        two decimals more than the known cells of its column; so have the cells of columns that
+        `filled` adds and that are named after one, such as `x_lower` after `x`.
+        """
+        if self.text is None:
+            return replace(self, typed=filled)
+        columns = {
+            name: _fill_text(self.text[name], self.typed[name], filled[name], self.decimal)
+            for name in self.text.column_names
+        }
+        for name in filled.column_names[len(columns) :]:
+            columns[name] = self._added_text(name, filled[name])
+        return replace(self, typed=filled, text=pa.table(columns))
+
+    def _added_text(self, name: str, column: Any) -> Any:
+        """The text of a column that is not in the file."""
+        after = name.rpartition("_")[0]
+        if self.text is not None and after in self.text.column_names:
+            known = self.text[after].filter(pc.invert(missing_cells(self.typed[after])))
+            if pa.types.is_floating(column.type):
+                column = _rounded(column, known, self.decimal)
+        return _as_text(column, self.decimal)
+
+    def stack(self, filled: Any) -> "Table":
+        """This table several times, one below the other, with its missing cells as in `filled`.
+
+        The first column of `filled`, a `pyarrow.Table`, says which repetition a row belongs to;
+        its other columns are those of this table, which has rows. Text is kept as `fill` keeps it.
+        """
+        label, *names = filled.column_names
+        times = filled.num_rows // self.typed.num_rows
+        text = self.text if self.text is None else pa.concat_tables([self.text] * times)
+        tall = replace(self, typed=pa.concat_tables([self.typed] * times), text=text)
+        stacked = tall.fill(filled.select(names))
+        if stacked.text is not None:
+            text = stacked.text.add_column(0, label, _as_text(filled[label]))
+        return replace(stacked, typed=filled, text=text)
+
+    def without_text(self, typed: Any) -> "Table":
+        """Another `pyarrow.Table`, to be written in the manner of this one."""
+        return replace(self, typed=typed, text=None)
+
+
+def read_table(path: Path) -> Table:
+    """Reads a CSV or Parquet file.
+
+    The delimiter of a `.csv` file is taken from its first line (comma, semicolon, tab or bar).
+    A CSV column becomes numbers, truth values or times where all its cells but the `MISSING`
+    ones can be read as such, and stays text otherwise. Where semicolons separate the cells,
+    numbers may have decimal commas.
+
+    Raises:
+        InputError: The file is absent, unreadable, empty, ragged, or of another kind.
+    """
+    if path.is_dir():
+        raise InputError(
+            f"{path} must be a file, got a folder; name the file in it "
+            f"(nrtsi impute takes folders of Parquet files)"
+        )
+    if path.suffix.lower() == ".nrtsi":
+        raise InputError(
+            f"{path} must be a table and end in one of {', '.join(SUFFIXES)}; "
+            f"is it a model? give it with --model"
+        )
+    suffix = _suffix(path)
+    try:
+        return _read_parquet(path) if suffix in (".parquet", ".pq") else _read_csv(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist; check the name and the folder") from error
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be read: {_line(error)}; is it damaged?") from error
+
+
+def write_table(path: Path, table: Table, *, overwrite: bool = False) -> None:
+    """Writes `table`, whole or not at all; a CSV file gets the cells' own text where there is one.
+
+    Raises:
+        InputError: `path` exists and `overwrite` is False, or the system refused to write.
+    """
+    check_output(path, overwrite=overwrite)
+    with atomic(path) as temporary:
+        if _suffix(path) in (".parquet", ".pq"):
+            pa.parquet.write_table(table.typed, temporary)
+        else:
+            _write_csv(temporary, _suffix(path), table)
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Refuses, before any long work, a `path` to which `write_table` could not write."""
+    _suffix(path)
+    check_writable(path, overwrite=overwrite)
+
+
+def missing_cells(column: Any) -> Any:
+    """True where a `pyarrow` column is null or NaN."""
+    return pc.is_null(column, nan_is_null=True)
+
+
+def _suffix(path: Path) -> str:
+    name = path.name.lower()
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return suffix
+    raise InputError(
+        f"{path} must end in one of {', '.join(SUFFIXES)}; rename it, or convert it to one of them"
+    )
+
+
+def _line(error: Exception) -> str:
+    """The first line of a library's message, which may go on for many."""
+    return (getattr(error, "strerror", None) or str(error)).strip().split("\n")[0].rstrip(".")
+
+
+# Reading -----------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        # Not read_table, which would make columns of folder names such as "year=2020".
+        with pa.parquet.ParquetFile(path) as file:
+            table = file.read()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{path} is not a readable Parquet file: {_line(error)}") from error
+    _check_names(path, table.column_names)
+    return Table(table)
+
+
+def _read_csv(path: Path) -> Table:
+    header, delimiter, has_rows = _header(path)
+    _check_names(path, header)
+    if has_rows:
+        text = _read_text(path, header, delimiter)
+    else:
+        text = pa.table([pa.array([], pa.string())] * len(header), header)
+    typed = [_typed(column) for column in text.columns]
+    decimal = "."
+    if delimiter == ";":
+        with_commas = [_comma_numbers(column) for column in typed]
+        decimal = "," if any(column is not None for column in with_commas) else "."
+        typed = [old if new is None else new for old, new in zip(typed, with_commas, strict=True)]
+    return Table(pa.table(typed, text.column_names), text, delimiter, decimal)
+
+
+@contextmanager
+def _open_text(path: Path) -> Iterator[io.TextIOBase]:
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be UTF-8 text, and is not; save it as UTF-8") from error
+
+
+def _header(path: Path) -> tuple[list[str], str, bool]:
+    """The column names, the delimiter, and whether anything follows the first line."""
+    with _open_text(path) as file:
+        first = file.readline()
+        while first and not first.strip():
+            first = file.readline()
+        if not first:
+            raise InputError(f"{path} is empty; it must begin with a line of column names")
+        delimiter = "\t" if ".tsv" in path.name.lower() else _sniff(first)
+        # Names in quotes may hold line ends, so the header may take more than one line.
+        header = next(csv.reader(chain([first], file), delimiter=delimiter))
+        has_rows = any(line.strip("\r\n") for line in file)
+    return header, delimiter, has_rows
+
+
+def _sniff(line: str) -> str:
+    # Even pieces between quotes are outside them.
+    outside = "".join(line.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(
+            f"{path} must name every column once, got {repeated[0]!r} {names.count(repeated[0])} "
+            f"times; rename all but one"
+        )
+
+
+def _read_text(path: Path, header: list[str], delimiter: str) -> Any:
+    parse = pa.csv.ParseOptions(
+        delimiter=delimiter,
+        newlines_in_values=True,
+        # In a table of one column an empty line is a missing value.
+        ignore_empty_lines=len(header) > 1,
+    )
+    convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
+    try:
+        return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        _explain_ragged(path, header, delimiter)
+        if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+            raise InputError(f"{path} must be UTF-8 text, and is not; save it as UTF-8") from error
+        raise InputError(f"{path} is not a readable CSV file: {_line(error)}") from error
+
+
+def _explain_ragged(path: Path, header: list[str], delimiter: str) -> None:
+    """Raises for the first line that has more or fewer cells than the header."""
+    with _open_text(path) as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        for cells in reader:
+            if cells and len(cells) != len(header):
+                raise InputError(
+                    f"{path}, line {reader.line_num}: every line must have {len(header)} cells "
+                    f"as the first line has, got {len(cells)}; mend the line or quote its cells"
+                )
+
+
+def _typed(text: Any) -> Any:
+    """A column of text as the first type of the ladder that fits, or as it is."""
+    present = _present(text)
+    if present.null_count == len(text):
+        return pa.nulls(len(text), pa.float64())
+    for kind in _LADDER:
+        try:
+            return pc.cast(present, kind)
+        except pa.ArrowInvalid:
+            continue
+    return text
+
+
+def _present(text: Any) -> Any:
+    """Cells without the space around them, null where they are missing."""
+    trimmed = pc.utf8_trim_whitespace(text)
+    absent = pc.is_in(trimmed, value_set=pa.array(MISSING))
+    return pc.if_else(absent, pa.scalar(None, pa.string()), trimmed)
+
+
+def _comma_numbers(column: Any) -> Any | None:
+    """The numbers of a column of text that are written with decimal commas; None if it is none."""
+    if not pa.types.is_string(column.type) or _any(pc.match_substring(column, ".")):
+        return None
+    try:
+        return pc.cast(pc.replace_substring(_present(column), ",", "."), pa.float64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _any(truths: Any) -> bool:
+    return bool(pc.any(truths).as_py())
+
+
+# Writing -----------------------------------------------------------------------------------
+
+
+def _fill_text(text: Any, typed: Any, filled: Any, decimal: str) -> Any:
+    was_missing = missing_cells(typed)
+    if not _any(was_missing):
+        return text
+    is_new = pc.and_(was_missing, pc.invert(missing_cells(filled)))
+    known = text.filter(pc.invert(was_missing))
+    if decimal == "," and _any(pc.match_substring(known, ".")):
+        decimal = "."  # a column that has points among others that have commas
+    if pa.types.is_floating(filled.type):
+        filled = _rounded(filled, known, decimal)
+    return pc.if_else(is_new, _as_text(filled, decimal), text)
+
+
+def _rounded(numbers: Any, known: Any, decimal: str) -> Any:
+    """Numbers with a few decimals more than the texts of `known`; as they are beside exponents."""
+    if not len(known) or _any(pc.match_substring_regex(known, "[eE]")):
+        return numbers
+    whole, trimmed = pa.scalar(0, pa.int32()), pc.utf8_trim_whitespace(known)
+    point = pc.find_substring(trimmed, decimal)
+    after = pc.subtract(pc.subtract(pc.binary_length(trimmed), point), 1)
+    digits = pc.max(pc.if_else(pc.less(point, 0), whole, after)).as_py() + _MORE_DECIMALS
+    if digits > _MOST_DECIMALS:
+        return numbers
+    # The largest have no decimals, and rounding them would overflow.
+    small = pc.if_else(pc.less(pc.abs(numbers), 1e15), numbers, pa.scalar(None, numbers.type))
+    return pc.coalesce(pc.round(small, ndigits=digits), numbers)
+
+
+def _text_of(typed: Any, decimal: str) -> Any:
+    columns = []
+    for name in typed.column_names:
+        try:
+            columns.append(_as_text(typed[name], decimal))
+        except pa.ArrowNotImplementedError as error:
+            raise InputError(
+                f"column {name!r} of type {typed[name].type} cannot be written as CSV; "
+                f"choose a name that ends in .parquet"
+            ) from error
+    return pa.table(columns, typed.column_names)
+
+
+def _as_text(column: Any, decimal: str = ".") -> Any:
+    """Cells as CSV text: the shortest number that reads back the same, nothing for missing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    elif pa.types.is_floating(kind):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+    if pa.types.is_duration(kind):
+        return pa.array([_duration(each) for each in column.cast(pa.int64())], pa.string())
+    text = pc.cast(column, pa.string())
+    if pa.types.is_floating(kind) and decimal != ".":
+        text = pc.replace_substring(text, ".", decimal)
+    if pa.types.is_timestamp(kind):
+        # Whole seconds need no zeros after the point, whatever unit they are stored in.
+        text = pc.replace_substring_regex(text, r"\.0+(Z|[+-]\d+)?$", r"\1")
+    return pc.fill_null(text, "")
+
+
+def _duration(nanoseconds: Any) -> str:
+    """A duration as a reader would write it."""
+    return "" if not nanoseconds.is_valid else format_duration(nanoseconds.as_py())
+
+
+def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
+    delimiter = "\t" if suffix.startswith(".tsv") else table.delimiter
+    text = table.text
+    if text is None:
+        text = _text_of(table.typed, table.decimal)
+    lines = _lines([_quoted(column, delimiter) for column in text.columns], delimiter)
+    names = _lines([_quoted(pa.array([name]), delimiter) for name in text.column_names], delimiter)
+    compression = "gzip" if suffix.endswith(".gz") else None
+    with pa.output_stream(temporary, compression=compression) as stream:
+        stream.write(_joined(names))
+        for batch in pa.table([lines], ["line"]).to_batches(max_chunksize=65_536):
+            stream.write(_joined(batch.column(0)))
+
+
+def _quoted(text: Any, delimiter: str) -> Any:
+    """Cells with quotes around those that need them, and no others."""
+    needs = pc.match_substring_regex(text, rf'["\r\n{delimiter}]')
+    if not _any(needs):
+        return text
+    doubled = pc.replace_substring(text, '"', '""')
+    return pc.if_else(needs, pc.binary_join_element_wise('"', doubled, '"', ""), text)
+
+
+def _lines(columns: list[Any], delimiter: str) -> Any:
+    if len(columns) == 1:
+        # Quoted, because most readers skip an empty line.
+        return pc.if_else(pc.equal(columns[0], ""), '""', columns[0])
+    return pc.binary_join_element_wise(*columns, delimiter)
+
+
+def _joined(lines: Any) -> bytes:
+    return ("\n".join(lines.to_pylist()) + "\n").encode() if len(lines) else b""

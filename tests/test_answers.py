@@ -210,7 +210,7 @@ def test_a_brownian_bridge_comes_out_exactly_at_the_first_two_levels(monkeypatch
     known = _Bridge(series)
 
     def ask(self, state, step, hints, draw, cores):
-        scales = np.array([[known.std(state, row)] for row in step.rows])
+        scales = np.array([[known.scale(state, row)] for row in step.rows])
         return [(step.rows, np.zeros_like(scales), scales)]
 
     monkeypatch.setattr(Engine, "_ask", ask)

@@ -46,11 +46,11 @@ def trial(fitted):
     return fitted.backtest(frame())
 
 
-def simple(data, seed=0, names=SIMPLE, hide="auto"):
+def simple(data, seed=0, names=SIMPLE, mask="auto"):
     """The back-test of simple methods, with no network to wait for."""
     series = model().read(data).series
     trial = BacktestRun(
-        HoldOut.of(series, hide, whole_rows=False, seed=seed), Clock("number", 0, 1.0)
+        HoldOut.of(series, mask, whole_rows=False, seed=seed), Clock("number", 0, 1.0)
     )
     for name in names:
         trial.run_baseline(name)
@@ -213,7 +213,7 @@ def test_lengths_of_gaps_are_those_the_user_sees():
     value = np.arange(40.0)[None, :, None]
     hidden = np.zeros((40, 1), dtype=bool)
     hidden[[3, 10, 11, *range(20, 27)]] = True
-    aside = HoldOut(SeriesSet.stack(value), hidden, np.arange(40), ("own",))
+    aside = HoldOut(SeriesSet.stack(value), hidden, np.arange(40), ("empirical",))
     trial = BacktestRun(aside, Clock("datetime", 0, 3600e9))
     trial.run_baseline("linear")
     table = replace(trial.result(("x",), 40, None), backend="pandas").to_frame()
@@ -239,7 +239,7 @@ def test_json_has_the_promised_shape(trial):
     record = trial.to_json()
     assert json.loads(json.dumps(record)) == record
     assert set(record) == {
-        *("methods", "best", "failed", "hidden", "cells", "hide", "units", "channels", "gaps")
+        *("methods", "best", "failed", "hidden", "cells", "mask", "units", "channels", "gaps")
     }
     assert set(record["methods"]["linear"]) == {"mse", "mae", "seconds"}
     assert set(record["channels"]["a"]["nrtsi"]) == {"mse", "mae"}
@@ -247,9 +247,9 @@ def test_json_has_the_promised_shape(trial):
 
 
 def test_the_result_says_how_cells_were_hidden_and_what_was_guessed(trial):
-    assert trial.hide == "own"
-    assert simple(frame(lost=0.0)).hide == "points+blocks"
-    assert simple(frame(), hide="blocks").hide == "blocks"
+    assert trial.mask == "empirical"
+    assert simple(frame(lost=0.0)).mask == "points+blocks"
+    assert simple(frame(), mask="blocks").mask == "blocks"
     assert any("'time'" in each for each in model().backtest(frame(), baselines=()).remarks)
 
 
@@ -360,8 +360,8 @@ def test_a_method_that_cannot_fill_these_data_is_named(fitted):
 
 
 def test_an_unknown_way_of_hiding_is_refused():
-    with pytest.raises(InputError, match="hide must be one of"):
-        model(hide="magic").backtest(frame())
+    with pytest.raises(InputError, match="mask must be one of"):
+        model(mask="magic").backtest(frame())
 
 
 def test_too_little_data_to_hide_any_is_refused():
@@ -377,7 +377,7 @@ def test_the_listener_is_told_of_the_training():
 
 
 def test_gaps_of_the_data_are_laid_over_validation_data_that_have_none():
-    trained = model(hide="own").fit(frame(), validation=frame(seed=5, lost=0.0))
+    trained = model(mask="empirical").fit(frame(), validation=frame(seed=5, lost=0.0))
     assert not trained.fitted_.calibration.is_empty
 
 
@@ -393,7 +393,7 @@ def test_data_that_differ_in_a_row_are_not_those_that_were_fitted_on(fitted):
 
 def test_validation_cells_that_are_set_aside_choose_no_weights(monkeypatch):
     held = []
-    from nrtsi import imputer
+    from nrtsi.imputer import nrtsi as imputer
 
     train = imputer.train
     monkeypatch.setattr(

@@ -330,7 +330,7 @@ def test_cells_set_aside_are_known_ones_and_are_found_again(seed):
     rng = np.random.default_rng(seed)
     value = np.where(rng.random((3, 80, 2)) < 0.2, np.nan, rng.normal(size=(3, 80, 2)))
     series = SeriesSet.stack(value)
-    how = {"hide": "own", "whole_rows": False, "seed": seed % 1000}
+    how = {"mask": "empirical", "whole_rows": False, "seed": seed % 1000}
     taken = HoldOut.of(series, **how)
     assert taken is not None
     assert not (taken.hidden & ~taken.truth.observed).any()

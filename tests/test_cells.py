@@ -368,7 +368,7 @@ def test_cells_learn_what_interpolation_cannot_know():
     value = np.stack([first, 1 - first], axis=-1)
     hidden = rng.random(value.shape) < 0.4
     hidden[..., 1] &= ~hidden[..., 0]
-    model = NRTSI(preset="tiny", steps=400, seed=1, hide="points").fit(value)
+    model = NRTSI(preset="tiny", steps=400, seed=1, mask="points").fit(value)
     filled = model.impute(np.where(hidden, np.nan, value))
     linear = NRTSI(preset="tiny", steps=0).fit(value).impute(np.where(hidden, np.nan, value))
     ours, theirs = (np.square(x - value)[hidden].mean() for x in (filled, linear))

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nrtsi
-from nrtsi import cli
+from nrtsi.cli import main as cli_main
 from nrtsi.cli import messages
 from nrtsi.cli.main import app
 from nrtsi.cli.progress import ProgressBar
@@ -213,16 +213,17 @@ def test_threads_spin_shortly_unless_the_user_says_otherwise(monkeypatch, before
     if before is None:
         monkeypatch.delenv("GOMP_SPINCOUNT")
     seen = []
-    monkeypatch.setattr(cli, "app", lambda: seen.append(os.environ["GOMP_SPINCOUNT"]))
-    cli.main()
+    monkeypatch.setattr(cli_main, "app", lambda: seen.append(os.environ["GOMP_SPINCOUNT"]))
+    cli_main.main()
     assert seen == [after]
 
 
 def test_settings_reach_the_model_and_the_rest_is_left_to_the_library(stub, data, tmp_path):
-    options = ["--columns", ' x, "y, z"', "--steps", 5, "--seed", 3, "--hide", "own", "--id", "k"]
+    options = ["--columns", ' x, "y, z"', "--steps", 5, "--seed", 3, "--mask", "empirical"]
+    options += ["--id", "k"]
     run("impute", data, "--out", tmp_path / "o.csv", *options)
     model = stub.made[-1]
-    expected = {"columns": ["x", "y, z"], "steps": 5, "seed": 3, "hide": "own", "id": "k"}
+    expected = {"columns": ["x", "y, z"], "steps": 5, "seed": 3, "mask": "empirical", "id": "k"}
     assert model.settings == expected
 
 
@@ -529,7 +530,7 @@ BAD = [
     ("time,x\n1,2\n2,\n", ["--time", "clock"], r"every named column, got no 'clock'"),
     (GAPPY, ["--preset", "huge"], r"preset must be one of .*'huge'"),
     (GAPPY, ["--setting", "odd"], r"setting must be one of .*'odd'"),
-    (GAPPY, ["--hide", "all"], r"hide must be one of .*'all'"),
+    (GAPPY, ["--mask", "all"], r"mask must be one of .*'all'"),
     (GAPPY, ["--device", "toaster"], r"device 'toaster' cannot be used here"),
     ("time,x\n1,2\n2,3,4\n", [], r"line 3: every line must have 2 cells"),
     ("time,x,y\n1,2,\n", ["--columns", "x,y"], r"at least one observed value, got none in 'y'"),
@@ -827,7 +828,7 @@ def test_the_demo_writes_its_files_and_ends_with_the_line_to_type(tmp_path):
 
 
 def test_the_demo_prints_what_it_made(tmp_path, monkeypatch):
-    from nrtsi import demo  # imports PyTorch
+    from nrtsi.cli import demo  # imports PyTorch
 
     made = demo.Demo(Path("a.csv"), Path("a.png"), Path("a.html"), 428, 4320, StubBacktest())
     monkeypatch.setattr(demo, "run_demo", lambda folder, **options: made)

@@ -60,7 +60,7 @@ WITH_MODEL = {
     "draws over time": ["draws", "--seed", 3],
     "attention": ["attention", "--step", 2],
     "one head": ["attention", "--plane", "--block", 1, "--head", 1, "--row", 3],
-    "gaps": ["gaps", "--seed", 1, "--hide", "points", "--device", "cpu"],
+    "gaps": ["gaps", "--seed", 1, "--mask", "points", "--device", "cpu"],
 }
 
 

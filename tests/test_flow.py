@@ -233,7 +233,7 @@ def model(steps=100, **words):
         seed=0,
         unit=1.0,
         setting="regular",
-        hide="points",
+        mask="points",
         train={"hidden": (0.7, 0.9)},
         **words,
     )

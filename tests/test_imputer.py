@@ -374,7 +374,7 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
     [
         ({"preset": "huge"}, "preset must be one of tiny, small, base, large, paper, got 'huge'"),
         ({"setting": "weekly"}, "setting must be one of auto, regular"),
-        ({"hide": "none"}, "hide must be one of auto, own, points, blocks, got 'none'"),
+        ({"mask": "none"}, "mask must be one of auto, empirical, points, blocks, got 'none'"),
         ({"steps": -1}, "steps must be a whole number, 0 or more, got -1"),
         ({"steps": 1.5}, r"steps must be a whole number, 0 or more, got 1\.5"),
         ({"steps": None, "budget": "soon"}, "soon"),
@@ -386,7 +386,7 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
         ({"model": {"colour": 1}}, "colour: Extra inputs are not permitted"),
         ({"max_level": -1}, "max_level: Input should be greater than or equal to 0, got -1"),
         ({"max_level": "big"}, "max_level must be a whole number or 'auto', got 'big'"),
-        ({"scaling": "none"}, "scaling must be 'channel' or 'together', got 'none'"),
+        ({"scaling": "none"}, "scaling must be 'channel' or 'shared', got 'none'"),
         ({"max_level": True}, "max_level: Input should be a valid integer, got True"),
         ({"schedule": {"one_by_one_above": 99}}, "one_by_one_above must not exceed"),
         (
@@ -413,7 +413,7 @@ def test_levels_reach_the_middle_of_the_longest_gap(gap, coarsest):
 
 @pytest.mark.parametrize("memory", [None, True, "much", 0, [1]])
 def test_memory_that_is_no_size_is_refused(model, memory):
-    other = NRTSI(memory=memory)
+    other = NRTSI(memory_limit=memory)
     other.fitted_, other.clock_, other.columns_ = model.fitted_, model.clock_, model.columns_
     with pytest.raises(InputError, match="memory must be a positive number of bytes"):
         other.impute(hourly())

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.core.masking import Masking, blocks, own, points, rows_fail_together
+from nrtsi.core.masking import Masking, blocks, empirical, points, rows_fail_together
 from nrtsi.core.masking.patterns import GapTemplates
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.evaluation.calibration import HoldOut
 
 seeds = st.integers(0, 2**32 - 1)
-hides = st.sampled_from(["auto", "own", "points", "blocks"])
+hides = st.sampled_from(["auto", "empirical", "points", "blocks"])
 
 
 def ragged(seed, missing=0.3, whole_rows=False, series=6, longest=40, dims=3):
@@ -44,18 +44,18 @@ def runs(flags):
 @settings(max_examples=50, deadline=None)
 @given(
     seed=seeds,
-    hide=hides,
+    mask=hides,
     missing=st.sampled_from([0.01, 0.3, 0.9]),
     whole_rows=st.booleans(),
     scoring=st.booleans(),
 )
 def test_only_observed_cells_are_hidden_and_never_all_of_a_series(
-    seed, hide, missing, whole_rows, scoring
+    seed, mask, missing, whole_rows, scoring
 ):
     series = ragged(seed, missing, whole_rows)
-    if hide == "own" and series.observed.all():
+    if mask == "empirical" and series.observed.all():
         return
-    hiding = Masking.choose(hide, series, whole_rows=whole_rows, scoring=scoring)
+    hiding = Masking.choose(mask, series, whole_rows=whole_rows, scoring=scoring)
     hidden = hiding.draw(series, np.random.default_rng(seed))
     assert hidden.shape == series.observed.shape
     assert not (hidden & ~series.observed).any()
@@ -64,24 +64,24 @@ def test_only_observed_cells_are_hidden_and_never_all_of_a_series(
 
 
 @settings(max_examples=50, deadline=None)
-@given(seed=seeds, hide=hides, scoring=st.booleans())
-def test_the_same_generator_hides_the_same_cells(seed, hide, scoring):
+@given(seed=seeds, mask=hides, scoring=st.booleans())
+def test_the_same_generator_hides_the_same_cells(seed, mask, scoring):
     series = ragged(seed)
-    if hide == "own" and series.observed.all():
+    if mask == "empirical" and series.observed.all():
         return
-    hiding = Masking.choose(hide, series, whole_rows=False, scoring=scoring)
+    hiding = Masking.choose(mask, series, whole_rows=False, scoring=scoring)
     first = hiding.draw(series, np.random.default_rng(seed))
     again = hiding.draw(series, np.random.default_rng(seed))
     np.testing.assert_array_equal(first, again)
 
 
 @settings(max_examples=50, deadline=None)
-@given(seed=seeds, hide=hides, scoring=st.booleans())
-def test_whole_rows_stay_whole(seed, hide, scoring):
+@given(seed=seeds, mask=hides, scoring=st.booleans())
+def test_whole_rows_stay_whole(seed, mask, scoring):
     series = ragged(seed, whole_rows=True)
-    if hide == "own" and series.observed.all():
+    if mask == "empirical" and series.observed.all():
         return
-    hiding = Masking.choose(hide, series, whole_rows=True, scoring=scoring)
+    hiding = Masking.choose(mask, series, whole_rows=True, scoring=scoring)
     hidden = hiding.draw(series, np.random.default_rng(seed))
     np.testing.assert_array_equal(hidden.any(axis=1), hidden.all(axis=1))
 
@@ -167,7 +167,7 @@ def test_a_block_is_no_longer_than_the_share_of_its_series():
 def test_own_gaps_are_those_of_some_stretch_of_the_data(seed, missing):
     donors = ragged(seed, missing, series=4)
     series = SeriesSet.stack(np.zeros((3, 12, 3)))
-    hidden = own(series, np.random.default_rng(seed), donors).reshape(3, 12, 3)
+    hidden = empirical(series, np.random.default_rng(seed), donors).reshape(3, 12, 3)
     if donors.observed.all():
         assert not hidden.any()
         return
@@ -184,7 +184,7 @@ def test_a_gap_is_found_however_rare_it_is():
     value = np.zeros((1, 100_000, 1))
     value[0, 777, 0] = np.nan
     series = complete(series=50, steps=5, dims=1)
-    hidden = own(series, np.random.default_rng(0), SeriesSet.stack(value))
+    hidden = empirical(series, np.random.default_rng(0), SeriesSet.stack(value))
     assert per_series(hidden, series) == [1] * 50
 
 
@@ -192,20 +192,20 @@ def test_a_single_series_can_lend_its_gaps_to_itself():
     value = np.zeros((1, 500, 2))
     value[0, 100:140] = np.nan
     series = SeriesSet.stack(value)
-    hidden = own(series, np.random.default_rng(1), series)
+    hidden = empirical(series, np.random.default_rng(1), series)
     np.testing.assert_array_equal(hidden[:, 0], hidden[:, 1])
     assert 0 < hidden[:, 0].sum() <= 40
 
 
 def test_gaps_found_beforehand_hide_the_same_cells():
     donors, series = ragged(5), complete(series=8, steps=30, dims=3)
-    found = own(series, np.random.default_rng(2), GapTemplates.of(donors))
-    np.testing.assert_array_equal(found, own(series, np.random.default_rng(2), donors))
+    found = empirical(series, np.random.default_rng(2), GapTemplates.of(donors))
+    np.testing.assert_array_equal(found, empirical(series, np.random.default_rng(2), donors))
 
 
 def test_nothing_missing_lends_nothing():
     series = complete()
-    assert not own(series, np.random.default_rng(0), series).any()
+    assert not empirical(series, np.random.default_rng(0), series).any()
 
 
 def test_long_gaps_are_not_favoured_over_short_ones():
@@ -214,7 +214,7 @@ def test_long_gaps_are_not_favoured_over_short_ones():
     value[0, 1000] = np.nan
     donors = SeriesSet.stack(value)
     series = complete(series=4000, steps=20, dims=1)
-    hidden = own(series, np.random.default_rng(0), donors).reshape(4000, 20)
+    hidden = empirical(series, np.random.default_rng(0), donors).reshape(4000, 20)
     # 219 stretches of twenty rows meet the long gap, 20 the short one.
     single = np.mean(hidden.sum(axis=1) == 1)
     assert single == pytest.approx((20 + 2) / 239, abs=0.02)
@@ -235,12 +235,12 @@ def test_a_score_hides_between_ten_and_twenty_percent(shape, missing, whole_rows
 
 
 @settings(max_examples=50, deadline=None)
-@given(seed=seeds, hide=hides, missing=st.sampled_from([0.05, 0.5, 0.9]), whole=st.booleans())
-def test_a_score_never_hides_all_of_a_channel(seed, hide, missing, whole):
+@given(seed=seeds, mask=hides, missing=st.sampled_from([0.05, 0.5, 0.9]), whole=st.booleans())
+def test_a_score_never_hides_all_of_a_channel(seed, mask, missing, whole):
     series = ragged(seed, missing, whole)
-    if hide == "own" and series.observed.all():
+    if mask == "empirical" and series.observed.all():
         return
-    hiding = Masking.choose(hide, series, whole_rows=whole, scoring=True)
+    hiding = Masking.choose(mask, series, whole_rows=whole, scoring=True)
     left = series.observed & ~hiding.draw(series, np.random.default_rng(seed))
     for a, b in zip(series.start, series.start[1:], strict=False):
         np.testing.assert_array_equal(left[a:b].any(axis=0), series.observed[a:b].any(axis=0))
@@ -263,7 +263,7 @@ def test_auto_imitates_own_gaps_where_two_percent_are_missing():
     value[0, :2] = np.nan
     enough = Masking.choose("auto", SeriesSet.stack(value), whole_rows=False)
     assert few.kinds == ("points", "blocks")
-    assert enough.kinds == ("own", "points", "blocks")
+    assert enough.kinds == ("empirical", "points", "blocks")
     assert sum(enough.weights) == 1
 
 
@@ -304,14 +304,14 @@ def test_rows_fail_together_where_each_is_complete_or_lost():
 
 def test_an_unknown_way_of_hiding_is_refused():
     with pytest.raises(
-        InputError, match="hide must be one of auto, own, points, blocks, got 'rows'"
+        InputError, match="mask must be one of auto, empirical, points, blocks, got 'rows'"
     ):
         Masking.choose("rows", complete(), whole_rows=False)
 
 
 def test_own_gaps_are_refused_where_there_are_none():
-    with pytest.raises(InputError, match="nothing missing, got 'own'"):
-        Masking.choose("own", complete(), whole_rows=False)
+    with pytest.raises(InputError, match="nothing missing, got 'empirical'"):
+        Masking.choose("empirical", complete(), whole_rows=False)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
@@ -328,7 +328,7 @@ def test_block_lengths_out_of_order_are_refused(length):
 
 def test_donors_with_other_channels_are_refused():
     with pytest.raises(InputError, match="donors must have 2 channels, got 3"):
-        own(complete(dims=2), np.random.default_rng(0), complete(dims=3))
+        empirical(complete(dims=2), np.random.default_rng(0), complete(dims=3))
 
 
 @given(seeds, st.integers(0, 23))
@@ -337,7 +337,7 @@ def test_what_fails_at_a_time_of_day_is_hidden_at_that_time_of_day(seed, more):
     time = np.arange(24 * 30 + more)
     value = np.where((time % 24 >= 2) & (time % 24 < 5) & (time < 24 * 20), np.nan, 1.0)
     series = SeriesSet.stack(value[None, :, None])
-    hidden = own(series, np.random.default_rng(seed), series, day=24.0)
+    hidden = empirical(series, np.random.default_rng(seed), series, day=24.0)
     hours = time[hidden[:, 0]] % 24
     assert set(hours) <= {2, 3, 4}
 
@@ -345,5 +345,5 @@ def test_what_fails_at_a_time_of_day_is_hidden_at_that_time_of_day(seed, more):
 def test_cells_are_set_aside_where_every_day_fails_at_the_same_time():
     time = np.arange(24 * 30)
     series = SeriesSet.stack(np.where(time % 24 < 3, np.nan, 1.0)[None, :, None])
-    aside = HoldOut.of(series, "own", whole_rows=False, seed=0, day=24.0)
+    aside = HoldOut.of(series, "empirical", whole_rows=False, seed=0, day=24.0)
     assert aside.hidden.sum() > 50

@@ -389,10 +389,10 @@ def test_distances_are_those_of_each_channel_alone(seed):
 
 
 @pytest.mark.parametrize("partial", [False, True])
-@pytest.mark.parametrize("hide", ["points", "own"])
-def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, hide):
+@pytest.mark.parametrize("mask", ["points", "empirical"])
+def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, mask):
     frame, model = fitted_once("partial" if partial else "regular", partial=partial)
-    model = copy(model).set_params(hide=hide, seed=3)
+    model = copy(model).set_params(mask=mask, seed=3)
     errors = gap_errors(frame, model=model)
     whole = model.backtest(frame, baselines=("linear", "forward", "mean"))
     assert errors.cells.sum() == whole.hidden

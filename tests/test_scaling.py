@@ -118,7 +118,7 @@ def test_squares_that_leave_the_range_of_floats_do_no_harm(size):
 @given(seed=seeds, sizes=st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)))
 def test_scaled_together_channels_keep_their_proportions(seed, sizes):
     series = gappy(seed, size=np.array(sizes))
-    scaler = Scaler.fit(series).together()
+    scaler = Scaler.fit(series).shared()
     apart = Scaler.fit(series).spread
     assert (scaler.spread == scaler.spread[0]).all()
     np.testing.assert_allclose(scaler.spread[0], np.sqrt(np.mean(apart**2)))

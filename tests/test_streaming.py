@@ -741,9 +741,9 @@ def test_another_model_memory_or_input_is_refused(model, begun):
 
 
 def test_a_run_is_the_same_whatever_is_done_with_empty_series(model, begun):
-    lenient = load_again(model).set_params(on_empty="skip", memory="3GiB")
+    lenient = load_again(model).set_params(on_empty="skip", memory_limit="3GiB")
     assert impute_files(lenient, *begun, resume=True).files == 3
-    assert (lenient.memory, lenient.on_empty) == ("3GiB", "skip")
+    assert (lenient.memory_limit, lenient.on_empty) == ("3GiB", "skip")
 
 
 def test_the_memory_is_that_of_the_run_to_be_resumed(model, tmp_path):
@@ -759,7 +759,7 @@ def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(FittedModel, "within", lambda s, m: seen.append(m) or within(s, m))
     impute_files(model, folder, tmp_path / "out", memory="300MB")
     assert set(seen) == {300_000_000}
-    assert model.memory == "1GiB"
+    assert model.memory_limit == "1GiB"
 
 
 def test_the_memory_steers_the_engine_where_a_file_is_filled_at_once(model, tmp_path, monkeypatch):

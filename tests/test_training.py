@@ -313,7 +313,7 @@ def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_
         init(self, series, spans, *rest, **named)
 
     monkeypatch.setattr(WindowSampler, "__init__", noted)
-    model = tiny(steps=2, hide="points", unit=1.0).fit(train, validation=other)
+    model = tiny(steps=2, mask="points", unit=1.0).fit(train, validation=other)
     (validated, held), *learning = used
     scale = model.fitted_.scaler.scale
     # Some of it is set aside, for intervals.
@@ -370,7 +370,7 @@ def test_so_much_is_hidden_to_learn_from_as_is_asked_for(monkeypatch):
 
     monkeypatch.setattr(Masking, "draw", noting)
     frame = np.random.default_rng(0).normal(size=(20, 50, 1))
-    NRTSI(preset="tiny", steps=2, hide="points", train={"hidden": (0.7, 0.7)}).fit(frame)
+    NRTSI(preset="tiny", steps=2, mask="points", train={"hidden": (0.7, 0.7)}).fit(frame)
     assert rates == pytest.approx([0.7] * len(rates), abs=0.02)
 
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 from unittest.mock import patch
 
-from nrtsi.bench import peers
+from nrtsi.bench import competitors
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.config import ScheduleConfig
 from nrtsi.imputer.fitted import FittedModel
@@ -102,16 +102,16 @@ def _peers(questions: Asked, sizes: Sizes) -> dict[str, Entry]:
     }
 
 
-def _untrained(name: str) -> peers.Peer:
-    peer, lessons = peers.Peer(name), lesson(0)
+def _untrained(name: str) -> competitors.Competitor:
+    peer, lessons = competitors.Competitor(name), lesson(0)
     # One validation is made, which warms the network up.
     peer.fit(lessons.train, lessons.validation.head(1), lessons.masks.draw, lessons.budget)
     return peer
 
 
-def _peer(peer: peers.Peer, given: Part, batch: int) -> Entry:
+def _peer(peer: competitors.Competitor, given: Part, batch: int) -> Entry:
     def fill() -> None:
-        with patch.object(peers, "BATCH", batch):
+        with patch.object(competitors, "BATCH", batch):
             if peer.gives_draws:
                 peer.draw(given, 1)
             else:

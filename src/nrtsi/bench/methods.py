@@ -92,7 +92,7 @@ class Ours(Method):
     def fit(self, lesson: TrainingTask) -> None:
         """Trains for the budget, or goes on with a training that was cut short."""
         self.channels = lesson.channels
-        settings = {"setting": _order(lesson), "hide": "points"} | self.settings
+        settings = {"setting": _order(lesson), "mask": "points"} | self.settings
         hidden = lesson.masks.shares(lesson.train.value.shape[1])
         settings["train"] = {"hidden": hidden} | settings.get("train", {})
         if lesson.budget.seconds is not None:

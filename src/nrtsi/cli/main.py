@@ -185,7 +185,7 @@ def impute(
     at = None if asking.at is None else read_table(asking.at).typed
     table, began = read_table(data), time.monotonic()
     imputer, panel = _model(model, settings, table, console)
-    imputer.memory = memory
+    imputer.memory_limit = memory
     whole = asking.at is None and asking.every is None
     if panel is not None and whole and (remark := absent_rows(panel)) is not None:
         console.say(remark)
@@ -301,7 +301,7 @@ def evaluate(
     if model is None:
         imputer, _ = _new_model(settings, table, console)
     else:
-        imputer = _loaded(model, settings, "seed", "device", "hide", "on_empty")
+        imputer = _loaded(model, settings, "seed", "device", "mask", "on_empty")
     with ProgressBar(quiet=console.quiet) as listener:
         trial = imputer.backtest(table.typed, listener=listener)
     if as_json:
@@ -424,7 +424,7 @@ def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":
     settings.refuse_all_but(*allowed, because="with --model, which has its own")
     if settings.on_empty not in (None, "error", "skip"):
         raise InputError(f"--on-empty must be error or skip, got {settings.on_empty!r}; mend it")
-    words = {name: getattr(settings, name) for name in ("seed", "hide", "on_empty")}
+    words = {name: getattr(settings, name) for name in ("seed", "mask", "on_empty")}
     given = {name: word for name, word in words.items() if word is not None}
     model = load(path, device=settings.device or "auto")
     return model.set_params(**given) if given else model

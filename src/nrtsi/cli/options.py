@@ -128,10 +128,10 @@ class Settings:
         str | None,
         typer.Option(
             help="Spread that training measures errors by: channel, the default, each channel's "
-            "own; or together, one for all, which suits channels of one unit."
+            "own; or shared, one for all, which suits channels of one unit."
         ),
     ] = None
-    hide: Annotated[
+    mask: Annotated[
         str | None,
         typer.Option(
             help="Cells hidden to learn and to score: own, points, blocks or auto, the default."

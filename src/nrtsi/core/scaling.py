@@ -51,10 +51,10 @@ class Scaler:
         """Scaled values in the units of the data again."""
         return values * self.spread + self.offset
 
-    def together(self) -> "Scaler":
+    def shared(self) -> "Scaler":
         """The same with one spread for all channels, so that errors compare in the data's units.
 
-        >>> Scaler(np.zeros(2), np.array([3.0, 4.0])).together().spread.round(3)
+        >>> Scaler(np.zeros(2), np.array([3.0, 4.0])).shared().spread.round(3)
         array([3.536, 3.536])
         """
         widest = self.spread.max(initial=0.0)

@@ -63,18 +63,18 @@ class NRTSI(Imputer):
         steps: Number of training steps over all levels, instead of a time.
         seed: Seed of every random choice; the same seed, data, machine and number of steps give
             the same result.
-        hide: How observed cells are hidden to learn from: the data's "own" gaps, "points",
+        mask: How observed cells are hidden to learn from: the data's "empirical" gaps, "points",
             "blocks", or "auto" to decide by the data.
         max_level: Coarsest level; it reaches gaps of `2**max_level` units. "auto" reaches the
             middle of the longest gap of the data it is fitted on, gaps of 16 units at least.
         scaling: What an error of training is measured by: the spread of its "channel", so that all
-            channels count alike; or "together" one spread for all, which suits channels of one
+            channels count alike; or "shared" one spread for all, which suits channels of one
             unit, such as the coordinates of a place.
         model: Fields of `ModelConfig` to set otherwise than the preset does.
         schedule: Fields of `ScheduleConfig` to set otherwise than the setting does.
         train: Fields of `TrainConfig` to set otherwise than the preset does.
         device: "cpu", "cuda", …, or "auto" for a GPU where there is one.
-        memory: What imputing may take beside the data, as "512MB", "1GiB" or bytes; it decides
+        memory_limit: Memory for imputing beside the data, as "512MB", "1GiB" or bytes; it decides
             how many series and windows are worked on at once, and changes no more than the last
             digits of a result.
         time: Column of times; guessed without it (a datetime index, a column called `time`, …).
@@ -108,14 +108,14 @@ class NRTSI(Imputer):
         budget: str | float = "60s",
         steps: int | None = None,
         seed: int = 0,
-        hide: str = "auto",
+        mask: str = "auto",
         max_level: int | str = "auto",
         scaling: str = "channel",
         model: Mapping[str, Any] | None = None,
         schedule: Mapping[str, Any] | None = None,
         train: Mapping[str, Any] | None = None,
         device: str = "auto",
-        memory: str | float = "1GiB",
+        memory_limit: str | float = "1GiB",
         time: str | None = None,
         id: str | None = None,
         columns: Sequence[str] | None = None,
@@ -129,14 +129,14 @@ class NRTSI(Imputer):
         self.budget = budget
         self.steps = steps
         self.seed = seed
-        self.hide = hide
+        self.mask = mask
         self.max_level = max_level
         self.scaling = scaling
         self.model = model
         self.schedule = schedule
         self.train = train
         self.device = device
-        self.memory = memory
+        self.memory_limit = memory_limit
         self.bounds = bounds
 
     def fit(
@@ -271,10 +271,10 @@ class NRTSI(Imputer):
             raise trained.failure
 
     def _scaler(self, series: SeriesSet) -> Scaler:
-        if self.scaling not in ("channel", "together"):
-            raise InputError(f"scaling must be 'channel' or 'together', got {self.scaling!r}")
+        if self.scaling not in ("channel", "shared"):
+            raise InputError(f"scaling must be 'channel' or 'shared', got {self.scaling!r}")
         scaler = Scaler.fit(series)
-        return scaler if self.scaling == "channel" else scaler.together()
+        return scaler if self.scaling == "channel" else scaler.shared()
 
     def _bounds(self, scaler: Scaler) -> Bounds | None:
         names = [str(name) for name in self.columns_.values or ()]
@@ -292,11 +292,11 @@ class NRTSI(Imputer):
         """How cells of these data are set aside."""
         whole_rows = not is_partial(self.setting, series)
         day = self.clock_.day if a_row_a_unit(series) else None
-        return {"hide": self.hide, "whole_rows": whole_rows, "seed": int(self.seed), "day": day}
+        return {"mask": self.mask, "whole_rows": whole_rows, "seed": int(self.seed), "day": day}
 
     def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""
-        return self.fitted_.within(bytes_of(self.memory)).fill(series, listener)
+        return self.fitted_.within(bytes_of(self.memory_limit)).fill(series, listener)
 
     def _filler(self, listener: Listener | None) -> Fill:
         return lambda series: self.fill_series(series, listener)
@@ -415,7 +415,7 @@ class NRTSI(Imputer):
             choice, calibration = MethodSelection.always(method, dims), Calibration.none(dims)
         else:
             choice, calibration = self._choice(panel, method, listener)
-        fitted = self.fitted_.within(bytes_of(self.memory))
+        fitted = self.fitted_.within(bytes_of(self.memory_limit))
         bounds = self._bounds(fitted.scaler)
         belief = believed(fitted, panel, asked, choice, listener)
         return PredictiveDistribution(
@@ -482,7 +482,7 @@ class NRTSI(Imputer):
 
     def _way(self, draw: int, draws: int, listener: Listener | None) -> Fill:
         """One of several draws, in turn."""
-        fitted = self.fitted_.within(bytes_of(self.memory))
+        fitted = self.fitted_.within(bytes_of(self.memory_limit))
         told = part_of(listener, draw / draws, 1 / draws)
         return lambda series: fitted.draw(series, self.seed, draw, told)
 
@@ -490,7 +490,7 @@ class NRTSI(Imputer):
         self, series: SeriesSet, listener: Listener | None = None
     ) -> PredictiveDistribution:
         """What the model says of every cell of series that were read already."""
-        fitted = self.fitted_.within(bytes_of(self.memory))
+        fitted = self.fitted_.within(bytes_of(self.memory_limit))
         belief, gaps = fitted.predict(series, listener=listener), Gaps.of(series)
         return PredictiveDistribution(
             series, belief, gaps, fitted.calibration, self._bounds(fitted.scaler)
@@ -610,7 +610,7 @@ class NRTSI(Imputer):
         if failure is not None:
             trial.fail("nrtsi", failure)
         else:
-            fitted = self.fitted_.within(bytes_of(self.memory))
+            fitted = self.fitted_.within(bytes_of(self.memory_limit))
             bounds = self._bounds(fitted.scaler)
             trial.run_model(lambda known: fitted.predict(known, listener=listener))
         for name in baselines:

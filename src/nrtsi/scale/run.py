@@ -84,7 +84,7 @@ def impute_files(
     """
     source, target = Path(source), Path(target)
     folder, budget = work_folder(target), bytes_of(memory_for(memory, target, resume=resume))
-    model = copy.copy(model).set_params(memory=budget)  # the caller's stays as it is
+    model = copy.copy(model).set_params(memory_limit=budget)  # the caller's stays as it is
     sources = sources_of(source, budget)
     begun = Work.check(folder, resume=resume, overwrite=overwrite) is not None
     _check_places(source, target, overwrite=overwrite or begun)
@@ -131,7 +131,7 @@ def _columns(model: NRTSI) -> list[str] | None:
 def _digest(model: NRTSI) -> str:
     """A digest of all that decides what the model fills in."""
     words = model.get_params(deep=False)
-    for name in ("memory", "on_empty"):
+    for name in ("memory_limit", "on_empty"):
         del words[name]  # no value depends on them
     fitted = model.__sklearn_is_fitted__()
     tensors, record = model.fitted_.pack() if fitted else ({}, {})

@@ -35,7 +35,7 @@ def fitted_in(
         _fit(work, model, parts, listener, say)
         model.save(work.model)
     kept = load(work.model, device=model.device)
-    return kept.set_params(memory=model.memory, on_empty=model.on_empty)
+    return kept.set_params(memory_limit=model.memory_limit, on_empty=model.on_empty)
 
 
 def sample(parts: Sequence[Part]) -> list[Part]:

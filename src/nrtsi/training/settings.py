@@ -95,7 +95,7 @@ def resolve(
         layout=TokenLayout(series.dims, by_channel, periods, schedule.max_level + 1),
         schedule=schedule,
         train=train,
-        hiding=Masking.choose(words["hide"], series, whole_rows=not partial, rates=train.hidden),
+        hiding=Masking.choose(words["mask"], series, whole_rows=not partial, rates=train.hidden),
         budget=budget,
         seed=_seed(words["seed"]),
         device=device_of(words["device"]),

@@ -234,7 +234,7 @@ def gaps(
     given, trained = settings.given(), None
     frame = read_table(data).typed
     if model is not None:
-        allowed = ("seed", "device", "hide")
+        allowed = ("seed", "device", "mask")
         settings.refuse_all_but(*allowed, because="with --model, which has its own")
         trained = _load(model, given.pop("device", "auto")).set_params(**given)
         given = {}

@@ -7,16 +7,23 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float
 
-from nrtsi.core.masking.patterns import GapTemplates, blocks, count_cells, own, points, running
+from nrtsi.core.masking.patterns import (
+    GapTemplates,
+    blocks,
+    count_cells,
+    empirical,
+    points,
+    running,
+)
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 
-__all__ = ["Hide", "Masking", "Kind", "rows_fail_together"]
+__all__ = ["Mask", "Masking", "Kind", "rows_fail_together"]
 
-Kind = Literal["own", "points", "blocks"]
+Kind = Literal["empirical", "points", "blocks"]
 """One way of hiding cells."""
 
-Hide = Literal["auto", "own", "points", "blocks"]
+Mask = Literal["auto", "empirical", "points", "blocks"]
 """What a caller may ask for; "auto" decides by how much of the data is missing."""
 
 FEW = 0.02
@@ -71,7 +78,7 @@ class Masking:
     @classmethod
     def choose(
         cls,
-        hide: str,
+        mask: str,
         series: SeriesSet,
         *,
         whole_rows: bool,
@@ -79,24 +86,24 @@ class Masking:
         rates: tuple[float, float] = RATES,
         day: float | None = None,
     ) -> "Masking":
-        """What `hide` means for these data.
+        """What `mask` means for these data.
 
         "auto" imitates the data's own gaps where at least 2 % of the cells are missing, and else
         hides points and blocks. Training mixes points and blocks into the own gaps, since those
         alone would teach nothing about gaps the data happen not to have; a score does not.
 
         Raises:
-            InputError: `hide` is unknown, or is "own" and nothing is missing.
+            InputError: `mask` is unknown, or is "empirical" and nothing is missing.
         """
-        if hide not in get_args(Hide):
-            raise InputError(f"hide must be one of {', '.join(get_args(Hide))}, got {hide!r}")
+        if mask not in get_args(Mask):
+            raise InputError(f"mask must be one of {', '.join(get_args(Mask))}, got {mask!r}")
         missing = float(np.mean(~series.observed)) if series.observed.size else 0.0
-        if hide == "own" and missing == 0:
+        if mask == "empirical" and missing == 0:
             raise InputError(
-                "hide must be 'points' or 'blocks' for data with nothing missing, got 'own'; "
-                "there is no gap to imitate"
+                "mask must be 'points' or 'blocks' for data with nothing missing, "
+                "got 'empirical'; there is no gap to imitate"
             )
-        shares = _shares(hide, missing >= FEW, scoring)
+        shares = _shares(mask, missing >= FEW, scoring)
         if scoring:
             rates = (SCORED, SCORED)
         weights = tuple(shares.values())
@@ -143,7 +150,7 @@ class Masking:
         if kind == "blocks":
             longest = max(2, int(series.length.max(initial=0)) // 2)
             return blocks(series, rng, rate=rate, length=(2, longest), whole_rows=self.whole_rows)
-        return own(series, rng, self._gaps, self.day)
+        return empirical(series, rng, self._gaps, self.day)
 
     def _draw_scored(
         self, series: SeriesSet, rng: np.random.Generator
@@ -158,7 +165,7 @@ class Masking:
         hidden = np.zeros_like(series.observed)
         for _ in range(ROUNDS):
             # Own gaps are cloned from whole series, so that cutting shortens no gap.
-            whole = series if self.kinds == ("own",) else pieces
+            whole = series if self.kinds == ("empirical",) else pieces
             more = self._draw_mixed(whole, rng) & ~hidden
             hidden |= _some_pieces(more, pieces, rng, goal - int(hidden.sum()))
             if hidden.sum() >= 0.8 * goal:
@@ -166,15 +173,15 @@ class Masking:
         return hidden
 
 
-def _shares(hide: str, enough_gaps: bool, scoring: bool) -> dict[Kind, float]:
-    """The ways of hiding that `hide` stands for, and how often each is used."""
-    if hide == "points":
+def _shares(mask: str, enough_gaps: bool, scoring: bool) -> dict[Kind, float]:
+    """The ways of hiding that `mask` stands for, and how often each is used."""
+    if mask == "points":
         return {"points": 1.0}
-    if hide == "blocks":
+    if mask == "blocks":
         return {"blocks": 1.0}
-    if hide == "auto" and not enough_gaps:
+    if mask == "auto" and not enough_gaps:
         return {"points": 0.5, "blocks": 0.5}
-    return {"own": 1.0} if scoring else {"own": 0.5, "points": 0.25, "blocks": 0.25}
+    return {"empirical": 1.0} if scoring else {"empirical": 0.5, "points": 0.25, "blocks": 0.25}
 
 
 def _some_pieces(

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 
-__all__ = ["GapTemplates", "Rate", "blocks", "count_cells", "own", "points", "running"]
+__all__ = ["GapTemplates", "Rate", "blocks", "count_cells", "empirical", "points", "running"]
 
 Rate = float | Float[np.ndarray, " series"]
 """Share of the observed cells to hide, one for all series or one for each."""
@@ -96,7 +96,7 @@ class GapTemplates:
         return cls(donors, row, first, size, apart)
 
 
-def own(
+def empirical(
     series: SeriesSet,
     rng: np.random.Generator,
     donors: SeriesSet | GapTemplates,

@@ -91,7 +91,7 @@ class Backtest:
         return int(self.aside.hidden.sum())
 
     @property
-    def hide(self) -> str:
+    def mask(self) -> str:
         """How they were chosen: the kinds of hiding in use."""
         return "+".join(self.aside.kinds)
 
@@ -220,7 +220,7 @@ class Backtest:
             "failed": dict(self.failed),
             "hidden": self.hidden,
             "cells": self.cells,
-            "hide": self.hide,
+            "mask": self.mask,
             "units": {
                 "methods": UNITS,
                 "channels": "those of each channel",

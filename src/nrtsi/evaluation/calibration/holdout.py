@@ -47,7 +47,7 @@ class HoldOut:
     def of(
         cls,
         series: SeriesSet,
-        hide: str,
+        mask: str,
         *,
         whole_rows: bool,
         seed: int,
@@ -66,12 +66,12 @@ class HoldOut:
         truth = series.slices(begin, end)
         rows = np.concatenate([np.arange(b, e) for b, e in zip(begin, end, strict=True)])
         donors = series if like is None else like
-        hiding = Masking.choose(hide, donors, whole_rows=whole_rows, scoring=True, day=day)
+        hiding = Masking.choose(mask, donors, whole_rows=whole_rows, scoring=True, day=day)
         hidden = hiding.draw(truth, rng)
         if day is not None and hidden.sum() < LEAST * truth.observed.sum():
             # What fails every day at the same time leaves nothing to hide at that time.
             hidden = replace(hiding, day=None).draw(truth, rng)
-        if hiding.kinds == ("own",) and hidden.sum() > MANY:
+        if hiding.kinds == ("empirical",) and hidden.sum() > MANY:
             some = donors.slices(*_stretches(donors, rng))
             fewer = hidden & ~_too_common(some, truth, hidden, rng, whole_rows=whole_rows)
             # Gaps in a strict rhythm may have no other place than beside each other.

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nrtsi.baselines import BASELINES
+from nrtsi.core.events import TrainStep
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.evaluation import metrics
@@ -64,10 +65,10 @@ def without_seconds(result):
 # Honest ---------------------------------------------------------------------------------------
 
 
-def test_a_model_is_tried_on_what_it_was_not_trained_on(fitted, trial):
+def test_a_model_is_tried_on_what_it_was_not_trained_on(fitted, trial, monkeypatch):
     """The fingerprint of the data leads to the cells that were set aside, and to no others."""
-    series = fitted.open(frame()).series
-    aside = fitted.fitted_.set_aside(series)
+    series = fitted.read_fitted(frame()).series
+    aside = fitted.fitted_.held_out(series)
     np.testing.assert_array_equal(trial.aside.hidden, aside.hidden)
     changed = frame()
     cells = np.zeros(series.observed.shape, dtype=bool)
@@ -75,7 +76,8 @@ def test_a_model_is_tried_on_what_it_was_not_trained_on(fitted, trial):
     value = changed[["a", "b"]].to_numpy()
     changed[["a", "b"]] = np.where(cells, 3 * value + 1, value)
     scaler, again = fitted.fitted_.scaler, model()
-    again._scaler = lambda series: scaler  # only the scale of the data knows of all its cells
+    # Only the scaler sees all cells.
+    monkeypatch.setattr("nrtsi.core.scaling.Scaler.fit", lambda series: scaler)
     again.fit(changed)
     for one, other in zip(
         fitted.fitted_.pack()[0].values(), again.fitted_.pack()[0].values(), strict=True
@@ -112,16 +114,14 @@ def test_data_that_were_not_fitted_on_are_tried_with_the_model_as_it_is(fitted):
     assert list(result.methods) == ["nrtsi"]
 
 
-def test_data_that_were_partly_seen_are_tried_with_a_copy(fitted, monkeypatch):
-    copies = []
-    refitted = NRTSI._refitted
-    monkeypatch.setattr(
-        NRTSI, "_refitted", lambda self, *rest: copies.append(refitted(self, *rest)) or copies[-1]
-    )
-    fitted.backtest(frame().iloc[:150], baselines=())
-    assert len(copies) == 1
-    fitted.backtest(frame(), baselines=())
-    assert len(copies) == 1
+def test_a_copy_is_trained_if_the_model_has_seen_a_part_of_the_data(fitted):
+    def trains(data):
+        events = []
+        fitted.backtest(data, baselines=(), listener=events.append)
+        return any(isinstance(event, TrainStep) for event in events)
+
+    assert trains(frame().iloc[:150])
+    assert not trains(frame())
 
 
 def test_a_model_that_is_not_fitted_stays_so():
@@ -148,7 +148,7 @@ def test_a_loaded_model_finds_the_cells_that_were_set_aside(fitted, trial, tmp_p
 
 def test_validation_data_are_what_cells_are_set_aside_from():
     trained = model().fit(frame(), validation=frame(seed=5))
-    assert trained.fitted_.aside is None
+    assert trained.fitted_.holdout is None
     assert not trained.fitted_.calibration.is_empty
 
 
@@ -156,7 +156,7 @@ def test_little_data_are_all_trained_on_and_intervals_are_said_to_be_a_guess(cap
     trained = model().fit(frame(rows=12))
     assert trained.fitted_.calibration.is_empty
     trained.impute(frame(rows=12), interval=0.9)
-    assert "too few cells were set aside to calibrate them" in caplog.text
+    assert "intervals are not calibrated: too few cells could be held out" in caplog.text
 
 
 # Scores ---------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_training_that_fails_leaves_the_baselines_scored(monkeypatch):
     def fail(*args, **kwargs):
         raise TrainingError("the loss is not finite")
 
-    monkeypatch.setattr(NRTSI, "fit_series", fail)
+    monkeypatch.setattr(NRTSI, "fit_panel", fail)
     result = model().backtest(frame(), baselines=("linear",))
     assert list(result.methods) == ["linear"]
     assert result.failed == {"nrtsi": "the loss is not finite"}
@@ -355,7 +355,7 @@ def test_unknown_baselines_and_methods_are_refused(fitted):
 
 
 def test_a_method_that_cannot_fill_these_data_is_named(fitted):
-    with pytest.raises(InputError, match="seasonal cannot fill these data: seasonal needs"):
+    with pytest.raises(InputError, match="seasonal cannot impute these data: seasonal needs"):
         fitted.impute(frame(), method="seasonal")
 
 
@@ -366,7 +366,7 @@ def test_an_unknown_way_of_hiding_is_refused():
 
 def test_too_little_data_to_hide_any_is_refused():
     data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "a": [1.0, np.nan, 3.0]})
-    with pytest.raises(InputError, match="enough known cells to hide some, got 2 known"):
+    with pytest.raises(InputError, match="enough observed cells to hide some, got 2 observed"):
         model().backtest(data)
 
 
@@ -383,29 +383,29 @@ def test_gaps_of_the_data_are_laid_over_validation_data_that_have_none():
 
 def test_data_that_differ_in_a_row_are_not_those_that_were_fitted_on(fitted):
     """Rows without data are nowhere in a fingerprint, but they would shift what is set aside."""
-    series = fitted.open(frame()).series
-    longer = fitted.open(frame(rows=245)).series
-    assert fitted.fitted_.set_aside(series) is not None
-    assert fitted.fitted_.set_aside(longer) is None
+    series = fitted.read_fitted(frame()).series
+    longer = fitted.read_fitted(frame(rows=245)).series
+    assert fitted.fitted_.held_out(series) is not None
+    assert fitted.fitted_.held_out(longer) is None
     empty = pd.concat([frame(), pd.DataFrame({"time": [240.0, 241.0]})], ignore_index=True)
-    assert fitted.fitted_.set_aside(fitted.open(empty).series) is None
+    assert fitted.fitted_.held_out(fitted.read_fitted(empty).series) is None
 
 
 def test_validation_cells_that_are_set_aside_choose_no_weights(monkeypatch):
     held = []
-    from nrtsi.imputer import nrtsi as imputer
+    from nrtsi.imputer import fitting as imputer
 
     train = imputer.train
     monkeypatch.setattr(
         imputer, "train", lambda *a, **k: held.append(k["validation"]) or train(*a, **k)
     )
     trained = model().fit(frame(), validation=frame(seed=5))
-    whole = trained.open(frame(seed=5)).series
+    whole = trained.read_fitted(frame(seed=5)).series
     assert held[0].observed.sum() < whole.observed.sum()
 
 
 def test_a_baseline_is_not_tried_where_only_its_values_are_wanted(fitted, monkeypatch):
-    monkeypatch.setattr(NRTSI, "_backtest", None)
+    monkeypatch.setattr("nrtsi.imputer.selection.backtest_panel", None)
     filled = fitted.impute(frame().head(8), method="linear", max_gap=5)
     assert filled["a"].notna().all()
 

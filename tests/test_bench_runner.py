@@ -21,7 +21,7 @@ from nrtsi.bench.tables import Table, open_table, table_names
 from nrtsi.config import validated
 from nrtsi.core.budget_clock import CLOCKS
 from nrtsi.errors import InputError, TrainingError
-from nrtsi.imputer.nrtsi import load
+from nrtsi.imputer.functions import load
 from nrtsi.training.plan import Budget
 
 TIMINGS = {"train_s": "", "impute_s": "", "peak_mib": ""}

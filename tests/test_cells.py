@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.imputer.functions import load
+from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.inference import Engine, noise
 from nrtsi.network.cells import MANY, CellNetwork
 from nrtsi.network.registry import network_of, windows_of

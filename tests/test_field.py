@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.masking import Masking
 from nrtsi.core.series import SeriesSet
-from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.imputer.functions import load
+from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.network.threads import Cores
 from nrtsi.predictors.base import BasePredictors
 from nrtsi.predictors.gaussian_process import (

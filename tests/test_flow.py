@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from nrtsi.config import TrainConfig
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
-from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.imputer.functions import load
+from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.predictors.dynamics import REACH, TransitionModel, next_rows
 from nrtsi.training import dynamics as flows
 from nrtsi.training.dynamics import TransitionTrainer, _Runs

@@ -146,7 +146,8 @@ def test_the_order_of_the_series_changes_nothing_not_even_draws(model, seed):
     series = two_channels(seed)
     order = np.random.default_rng(seed).permutation(series.series)
     shuffled = series.select(order)
-    for fill in (model.fitted_.fill, lambda s: model.fitted_.draw(s, 0, 3)):
+    predict = model.fitted_.predict
+    for fill in (lambda s: predict(s).mean, lambda s: predict(s, draw=(0, 3)).mean):
         straight, changed = fill(series), fill(shuffled)
         back = SeriesSet(shuffled.time, changed, shuffled.observed, shuffled.start, shuffled.keys)
         again = back.select(np.argsort(order)).value
@@ -423,8 +424,8 @@ def test_a_file_of_before_levels_were_part_of_the_layout_is_read(model):
     tensors, record = model.fitted_.pack()
     del record["layout"]["levels"]
     again = FittedModel.unpack(tensors, record, torch.device("cpu"))
-    series = model.open(hourly()).series
-    np.testing.assert_array_equal(again.fill(series), model.fitted_.fill(series))
+    series = model.read_fitted(hourly()).series
+    np.testing.assert_array_equal(again.predict(series).mean, model.fitted_.predict(series).mean)
 
 
 def test_a_series_with_nothing_observed_is_named_or_skipped():
@@ -575,3 +576,12 @@ def test_a_million_rows():
     got = filled.select("x0", "x1", "x2").to_numpy()
     assert np.array_equal(got[~gone], value[~gone])
     assert np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"interval": 0.8, "max_gap": 5}, {"method": "auto"}])
+def test_impute_reads_the_table_once(options, monkeypatch):
+    reads = []
+    for module in ("nrtsi.baselines.base", "nrtsi.imputer.nrtsi"):
+        monkeypatch.setattr(f"{module}.read", lambda *a, **k: reads.append(1) or read(*a, **k))
+    nrtsi.impute(hourly(), steps=2, preset="tiny", **options)
+    assert len(reads) == 1

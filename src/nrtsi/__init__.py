@@ -16,14 +16,15 @@ if TYPE_CHECKING:
         TrainingError,
     )
     from nrtsi.evaluation.pooling import Pooled, pool
-    from nrtsi.imputer.nrtsi import NRTSI, impute, load
+    from nrtsi.imputer.functions import impute, load
+    from nrtsi.imputer.nrtsi import NRTSI
 
 __version__ = "0.1.0"
 
 _HOME = {
     "NRTSI": "imputer.nrtsi",
-    "impute": "imputer.nrtsi",
-    "load": "imputer.nrtsi",
+    "impute": "imputer.functions",
+    "load": "imputer.functions",
     "pool": "evaluation.pooling",
     "Pooled": "evaluation.pooling",
     "CheckpointError": "errors",

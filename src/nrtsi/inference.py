@@ -62,29 +62,24 @@ class Engine:
     memory: int = 2**30
     """Bytes that the work may take beside the data; a series is never divided for it."""
 
-    def fill(
-        self,
-        series: SeriesSet,
-        *,
-        draw: Float[np.ndarray, "row dim"] | None = None,
-        listener: Listener | None = None,
-    ) -> Float[np.ndarray, "row dim"]:
-        """Every value of `series`, known or imputed: the mean, or the draw that noise makes."""
-        return self._fill_all(series, listener, draw=draw)
-
     def predict(
         self,
         series: SeriesSet,
         *,
         scale: Float[np.ndarray, "row dim"] | None = None,
+        draw: Float[np.ndarray, "row dim"] | None = None,
         listener: Listener | None = None,
     ) -> Prediction:
-        """Every value of `series`, and how far off it usually is.
+        """Predicts every value of `series` and the expected size of its error.
 
-        What is known may itself be unsure: `scale` says how much.
+        Args:
+            series: The series, scaled.
+            scale: Standard deviations of the known values; 0 without it.
+            draw: Noise that turns means into draws.
+            listener: Is called at every step.
         """
         scale = np.zeros_like(series.value) if scale is None else scale.copy()
-        return Prediction(self._fill_all(series, listener, scale=scale), scale)
+        return Prediction(self._fill_all(series, listener, draw=draw, scale=scale), scale)
 
     def _fill_all(
         self,

@@ -1,24 +1,21 @@
 """What every method of imputation has in common: the caller's data in, the same kind out."""
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Self, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from nrtsi.baselines.parameters import Parameters
 from nrtsi.core.events import Listener
+from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.tables import Columns, Panel, fitted_columns_must_match, read
 
-__all__ = ["Fill", "Imputer", "warn_of_row_numbers"]
+__all__ = ["Imputer", "warn_of_row_numbers"]
 
 log = logging.getLogger(__name__)
-
-Fill: TypeAlias = Callable[[SeriesSet], np.ndarray]
-"""Gives a value for every cell of a set of series, (row, dim)."""
 
 
 class Imputer(Parameters):
@@ -113,11 +110,11 @@ class Imputer(Parameters):
 
     def fit_panel(self, panel: Panel) -> Self:
         """Learns from data that has been read already."""
-        self._settle(panel)
+        self._record_schema(panel)
         self.fit_series(panel.series)
         return self
 
-    def _settle(self, panel: Panel) -> None:
+    def _record_schema(self, panel: Panel) -> None:
         """Checks that there is enough to learn from, and keeps what the data are like."""
         self._refuse_empty(panel)
         rows = int(panel.series.observed.any(axis=1).sum())
@@ -154,13 +151,9 @@ class Imputer(Parameters):
             NotFittedError: Neither `fit` nor `load` was called.
             InputError: The data cannot be used, or differs from the fitted; the message says how.
         """
-        panel = self.open(frame, times=times)
+        panel = self.read_fitted(frame, times=times)
         asked = panel.asked(at, every)
-        return asked.fill(self.values(panel, asked, self._filler(listener)))
-
-    def _filler(self, listener: Listener | None) -> Fill:
-        """What fills a set of series and tells `listener` of it."""
-        return self.fill_series
+        return asked.fill(self.values(panel.series, asked))
 
     def transform(self, frame: Any) -> Any:
         """Another name for `impute`, for pipelines."""
@@ -176,7 +169,7 @@ class Imputer(Parameters):
         """
         return self.fit(frame, y, **settings).transform(frame)
 
-    def open(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
+    def read_fitted(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
         """Reads data for imputation, checked against what was fitted."""
         self.must_be_fitted()
         fitted_columns_must_match(frame, self.columns_)
@@ -209,25 +202,18 @@ class Imputer(Parameters):
                 f"this {type(self).__name__} is not fitted; call fit(frame) first, or load(path)"
             )
 
-    def values(self, panel: Panel, asked: Panel, fill: Fill) -> np.ndarray:
-        """Values for all rows of `asked`, which are those of `panel` and perhaps more.
+    def values(self, series: SeriesSet, query: Panel) -> np.ndarray:
+        """Values for all rows of `query`: those of `series` and perhaps more.
 
-        What `panel` has is filled first, as if nothing more were asked; the rest then follows from
-        it. A series in which nothing is observed stays missing.
+        A series without any observation stays missing.
         """
-        values = np.where(panel.series.observed, panel.series.value, fill(panel.series))
-        if asked is not panel:
-            known, added = values, asked.series
-            value, observed = np.zeros_like(added.value), np.zeros_like(added.observed)
-            value[asked.original_rows], observed[asked.original_rows] = known, True
-            values = fill(replace(added, value=value, observed=observed))
-            values[asked.original_rows] = known
-        if panel.empty:
-            some = np.logical_or.reduceat(
-                asked.series.observed.any(axis=1), asked.series.start[:-1]
-            )
-            values[~some[asked.series.owner]] = np.nan
-        return values
+
+        def predict(given: SeriesSet, std: np.ndarray | None) -> Prediction:
+            mean = np.where(given.observed, given.value, self.fill_series(given))
+            return Prediction(mean, np.zeros_like(mean))
+
+        found = predict_rows(predict, series, query.series, query.original_rows)
+        return np.where(query.series.in_empty_series[:, None], np.nan, found.mean)
 
     def _refuse_empty(self, panel: Panel) -> None:
         if panel.empty and self.on_empty == "error":

@@ -17,7 +17,8 @@ from nrtsi.bench.datasets.dataset import Part
 from nrtsi.bench.masks import Masks
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError, NrtsiError
-from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.imputer.functions import load
+from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.tables import Columns
 from nrtsi.training.plan import Budget
 

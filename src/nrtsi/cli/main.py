@@ -321,7 +321,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Print what a model file holds."""
-    from nrtsi.imputer.nrtsi import load
+    from nrtsi.imputer.functions import load
 
     record = load(model).info()
     if as_json:
@@ -419,7 +419,7 @@ def _any_model(path: Path | None, settings: Settings) -> "NRTSI":
 
 def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":
     """The model in the file, which has all settings but the allowed ones."""
-    from nrtsi.imputer.nrtsi import load
+    from nrtsi.imputer.functions import load
 
     settings.refuse_all_but(*allowed, because="with --model, which has its own")
     if settings.on_empty not in (None, "error", "skip"):

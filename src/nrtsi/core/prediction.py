@@ -1,11 +1,15 @@
-"""What a method predicts for every cell."""
+"""Predictions of cells: a mean and a standard deviation, and how to query other times."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-__all__ = ["BasePrediction", "Prediction"]
+from nrtsi.core.series import SeriesSet
+
+__all__ = ["BasePrediction", "Predict", "Prediction", "predict_rows"]
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,33 @@ class BasePrediction:
 
     uncertainty: Float[np.ndarray, "row dim"]
     """How uncertain the proposal is, as an input of the network; the unit is the predictor's."""
+
+
+Predict: TypeAlias = Callable[[SeriesSet, Float[np.ndarray, "row dim"] | None], Prediction]
+"""Predicts every cell of some series, given the standard deviation of the observed ones."""
+
+
+def predict_rows(
+    predict: Predict,
+    series: SeriesSet,
+    query: SeriesSet,
+    original: Int[np.ndarray, " original"],
+) -> Prediction:
+    """Predicts the cells of `query`, which has the rows of `series` and others.
+
+    The rows of `series` are imputed first, as without a query. The other rows are then predicted
+    from them, each as uncertain as it is.
+
+    Args:
+        predict: Predicts every cell of a set of series.
+        series: The data.
+        query: The same series with more rows.
+        original: The rows of `query` that are those of `series`.
+    """
+    known = predict(series, None)
+    if query is series:
+        return known
+    value, std = np.zeros_like(query.value), np.zeros_like(query.value)
+    observed = np.zeros_like(query.observed)
+    value[original], std[original], observed[original] = known.mean, known.std, True
+    return predict(replace(query, value=value, observed=observed), std)

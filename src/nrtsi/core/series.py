@@ -124,6 +124,13 @@ class SeriesSet:
             self.keys,
         )
 
+    @property
+    def in_empty_series(self) -> Bool[np.ndarray, " row"]:
+        """True for the rows of series without any observation."""
+        some = np.zeros(self.series, dtype=bool)
+        some[self.owner[self.observed.any(axis=1)]] = True
+        return ~some[self.owner]
+
     def hide(self, cells: Bool[np.ndarray, "row dim"]) -> "SeriesSet":
         """A copy in which `cells` are missing."""
         return replace(

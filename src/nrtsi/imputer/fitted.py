@@ -13,7 +13,7 @@ from nrtsi import __version__
 from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
 from nrtsi.core.events import Listener
 from nrtsi.core.fingerprint import digest, overlap
-from nrtsi.core.prediction import Prediction
+from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
@@ -25,19 +25,20 @@ from nrtsi.network.registry import network_of
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.predictors.base import BasePredictors
 from nrtsi.schedule.plan import Step, plan
+from nrtsi.tables import Panel
 
 __all__ = ["FittedModel"]
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Trained networks with all that is needed to use them on data in the caller's units."""
+    """Trained networks with scaler, calibration and schedule, for data in the caller's units."""
 
     engine: Engine
     scaler: Scaler
 
     fingerprint: Int[np.ndarray, " kept"]
-    """Of the data it was fitted on."""
+    """Fingerprint of the data it was fitted on."""
 
     setting: str
     preset: str
@@ -45,65 +46,72 @@ class FittedModel:
     history: list[dict[str, Any]]
 
     calibration: Calibration
-    """How its errors are distributed, on cells that were set aside."""
+    """The distribution of its errors on held-out cells."""
 
-    aside: dict[str, Any] | None = None
-    """Which data they were set aside from, and how; None where they were validation data's."""
+    holdout: dict[str, Any] | None = None
+    """Digest of the data that cells were held out of, and the arguments of `HoldOut.of`; None if
+    they were held out of separate validation data."""
 
     auto: tuple[MethodSelection, Calibration] | None = None
-    """The methods that were best in a back-test, where one was made, and their errors."""
+    """The best methods of a back-test and the distribution of their errors, once it is made."""
 
     version: str = __version__
-    """Of the library that fitted it."""
+    """Version of the library that fitted it."""
 
-    def within(self, memory: int) -> "FittedModel":
-        """The same, taking so many bytes for its work."""
-        return replace(self, engine=replace(self.engine, memory=memory))
-
-    def fill(
-        self, series: SeriesSet, listener: Listener | None = None
-    ) -> Float[np.ndarray, "row dim"]:
-        """The mean of every cell."""
-        return self._fill(series, self.engine, None, listener)
+    def with_memory_limit(self, limit: int) -> "FittedModel":
+        """The same model, using at most `limit` bytes of working memory."""
+        return replace(self, engine=replace(self.engine, memory=limit))
 
     def predict(
         self,
         series: SeriesSet,
-        scale: Float[np.ndarray, "row dim"] | None = None,
+        query: Panel | None = None,
+        *,
+        draw: tuple[int, int] | None = None,
         listener: Listener | None = None,
     ) -> Prediction:
-        """The mean of every cell, and how far off it usually is, as `scale` says of known ones."""
-        self._refuse_partial(series)
-        spread = self.scaler.spread
-        own = None if scale is None else scale / spread
-        found = self.engine.predict(self.scaler.scale(series), scale=own, listener=listener)
-        value = self._finite(series, self.scaler.unscale(found.mean))
-        return Prediction(value, found.std * spread)
+        """Predicts every cell of `series`, or of `query`, in the units of the data.
 
-    def draw(
-        self, series: SeriesSet, seed: int, draw: int, listener: Listener | None = None
-    ) -> Float[np.ndarray, "row dim"]:
-        """One draw of all cells, point after point as the schedule has it.
+        Args:
+            series: The data.
+            query: The same series with more rows, to predict these too.
+            draw: Seed and number of a draw: each step draws values instead of taking their mean.
+            listener: Is called at every step.
 
         Raises:
-            InputError: The model has a point head.
+            InputError: The data differ from those the model was fitted on, or a draw is requested
+                of a model with a point head.
         """
-        engine = self.engine
-        if engine.model.head == "point":
+        if draw is not None and self.engine.model.head == "point":
             raise InputError(
                 "this model has a point head and knows no uncertainty; "
                 "fit one with model={'head': 'gaussian'} to draw"
             )
-        return self._fill(series, engine, noise(series, seed, draw), listener)
+        scaler = self.scaler
+
+        def predict(given: SeriesSet, std: Float[np.ndarray, "row dim"] | None) -> Prediction:
+            self._refuse_partial(given)
+            found = self.engine.predict(
+                scaler.scale(given),
+                scale=None if std is None else std / scaler.spread,
+                draw=None if draw is None else noise(given, *draw),
+                listener=listener,
+            )
+            mean = self._finite(given, scaler.unscale(found.mean))
+            return Prediction(mean, found.std * scaler.spread)
+
+        if query is None:
+            return predict(series, None)
+        return predict_rows(predict, series, query.series, query.original_rows)
 
     def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Float[np.ndarray, "row dim"]]]:
-        """Fills as `fill` does, step by step: each step, and the values as they are after it."""
+        """Imputes step by step: yields each step and the values after it."""
         self._refuse_partial(series)
         for step, state in self.engine.walk(self.scaler.scale(series)):
             yield step, self.scaler.unscale(state.value)
 
     def reading(self, series: SeriesSet, row: int) -> tuple[SeriesSet, Reading]:
-        """What is known when the turn of a missing row comes, and what is read of it.
+        """The known values before a missing row is imputed, and its attention weights.
 
         Raises:
             InputError: Nothing is missing in the row.
@@ -119,18 +127,18 @@ class FittedModel:
         raise InputError(f"row must be one that misses something, got {row}; choose another")
 
     def has_seen(self, series: SeriesSet) -> bool:
-        """True where it was fitted on rows of `series`."""
+        """True if the model was fitted on rows of `series`."""
         return overlap(self.fingerprint, series) > 0.01
 
-    def set_aside(self, series: SeriesSet) -> HoldOut | None:
-        """The cells of `series` that were kept from training; None where it is not that data."""
-        if self.aside is None or self.aside["data"] != digest(series):
+    def held_out(self, series: SeriesSet) -> HoldOut | None:
+        """The cells of `series` that training never saw; None if it was fitted on other data."""
+        if self.holdout is None or self.holdout["data"] != digest(series):
             return None
-        return HoldOut.of(series, **self.aside["how"])
+        return HoldOut.of(series, **self.holdout["spec"])
 
     @property
     def reason(self) -> str:
-        """Why it has the network that it has, in a few words."""
+        """Why this network was chosen."""
         layout = self.engine.layout
         if self.engine.model.network == "near":
             return "as asked for" if self.engine.hints.flow is None else "rows go on by themselves"
@@ -142,7 +150,7 @@ class FittedModel:
         return "rows may be partly observed" if usual else "as asked for"
 
     def info(self) -> dict[str, Any]:
-        """What it is, as plain JSON."""
+        """Description of the model that JSON can hold."""
         engine = self.engine
         return {
             "version": self.version,
@@ -157,7 +165,7 @@ class FittedModel:
             "schedule": engine.schedule.model_dump(),
             "layout": engine.layout.to_dict(),
             "scaler": self.scaler.to_dict(),
-            "calibrated": f"on {int(self.calibration.cells.sum()):,} cells set aside",
+            "calibrated": f"on {int(self.calibration.cells.sum()):,} held-out cells",
         }
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -178,7 +186,7 @@ class FittedModel:
             "hints": hints,
             "history": self.history,
             "calibration": self.calibration.to_dict(),
-            "aside": self.aside,
+            "holdout": self.holdout,
             "auto": None if self.auto is None else [each.to_dict() for each in self.auto],
         }
 
@@ -203,24 +211,12 @@ class FittedModel:
             scaler=Scaler.from_dict(record["scaler"]),
             fingerprint=tensors["fingerprint"].numpy(),
             calibration=Calibration.from_dict(found) if found else Calibration.none(layout.dims),
-            aside=record.get("aside"),
+            holdout=record.get("holdout"),
             auto=auto and (MethodSelection.from_dict(auto[0]), Calibration.from_dict(auto[1])),
             **{
                 name: record[name] for name in ("setting", "preset", "steps", "history", "version")
             },
         )
-
-    def _fill(
-        self,
-        series: SeriesSet,
-        engine: Engine,
-        draw: Float[np.ndarray, "row dim"] | None,
-        listener: Listener | None,
-    ) -> Float[np.ndarray, "row dim"]:
-        self._refuse_partial(series)
-        scaled = self.scaler.scale(series)
-        filled = engine.fill(scaled, draw=draw, listener=listener)
-        return self._finite(series, self.scaler.unscale(filled))
 
     def _finite(
         self, series: SeriesSet, filled: Float[np.ndarray, "row dim"]

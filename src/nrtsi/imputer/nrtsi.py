@@ -1,10 +1,7 @@
-"""`NRTSI`: fit, backtest, impute, sample, save and load; everything is done elsewhere."""
+"""`NRTSI`: the estimator. It reads data, fits, imputes, samples, back-tests and saves."""
 
-import hashlib
-import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,93 +9,88 @@ import numpy as np
 from jaxtyping import Float
 
 from nrtsi.baselines import BASELINES
-from nrtsi.baselines.base import Fill, Imputer, warn_of_row_numbers
+from nrtsi.baselines.base import Imputer, warn_of_row_numbers
 from nrtsi.core.bounds import Bounds
 from nrtsi.core.events import Listener
-from nrtsi.core.fingerprint import digest, fingerprint
 from nrtsi.core.gaps import Gaps
-from nrtsi.core.scaling import Scaler
+from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.sizes import bytes_of
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import (
-    OUR_FAILURES,
-    Backtest,
-    BacktestRun,
-    MethodSelection,
-    check_baselines,
-)
-from nrtsi.evaluation.calibration import Calibration, HoldOut
-from nrtsi.imputer.distribution import PredictiveDistribution, believed
+from nrtsi.evaluation.backtest import Backtest, MethodSelection, check_baselines
+from nrtsi.evaluation.calibration import Calibration
+from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.fitted import FittedModel
-from nrtsi.imputer.options import IMPUTE_OPTIONS, ImputeOptions, check_method
+from nrtsi.imputer.fitting import bounds_of, fit_model
+from nrtsi.imputer.options import ImputeOptions, ImputeTask, check_method
 from nrtsi.imputer.result import ImputationResult
-from nrtsi.inference import Engine, part_of
-from nrtsi.predictors.analogs import AnalogFit, select_analogs
-from nrtsi.tables import Clock, Columns, Panel, fitted_columns_must_match, read
+from nrtsi.imputer.selection import backtest_panel, baseline_values, select_method
+from nrtsi.inference import part_of
+from nrtsi.tables import Panel, fitted_columns_must_match, read
 from nrtsi.training import checkpoint as model_file
-from nrtsi.training.curriculum import train
-from nrtsi.training.plan import TrainingPlan
-from nrtsi.training.settings import a_row_a_unit, device_of, is_partial, resolve
 
-__all__ = ["NRTSI", "impute", "load"]
+__all__ = ["NRTSI"]
 
 log = logging.getLogger(__name__)
 
 UNCALIBRATED = (
-    "intervals are the network's own guess: too few cells were set aside to calibrate them; "
-    "fit on more data"
+    "intervals are not calibrated: too few cells could be held out; fit on more data, "
+    "or take them as the network's own estimate"
 )
 
 
 class NRTSI(Imputer):
-    """Fills missing values from coarse to fine with a set transformer.
+    """Imputes missing values coarse to fine with a set transformer.
+
+    Follows the scikit-learn estimator API; scikit-learn is imported only when needed.
 
     Args:
-        preset: Size of the network: "tiny", "small", "base", "large" or "paper"; what suits the
-            budget without it.
+        preset: Size of the network: "tiny", "small", "base", "large" or "paper". Default: the
+            size that suits the budget.
         setting: Order of imputation: "regular", "irregular", "stochastic", "partial", the
-            ablations "all" and "smallest", or "auto" to decide by the data.
-        budget: Time to train, as "60s", "10m", "1h" or seconds.
+            ablations "all" and "smallest", or "auto" to decide from the data.
+        budget: Training time, such as "60s", "10m", "1h", or a number of seconds.
         steps: Number of training steps over all levels, instead of a time.
-        seed: Seed of every random choice; the same seed, data, machine and number of steps give
+        seed: Seed of every random choice. The same seed, data, machine and number of steps give
             the same result.
-        mask: How observed cells are hidden to learn from: the data's "empirical" gaps, "points",
-            "blocks", or "auto" to decide by the data.
-        max_level: Coarsest level; it reaches gaps of `2**max_level` units. "auto" reaches the
-            middle of the longest gap of the data it is fitted on, gaps of 16 units at least.
-        scaling: What an error of training is measured by: the spread of its "channel", so that all
-            channels count alike; or "shared" one spread for all, which suits channels of one
-            unit, such as the coordinates of a place.
-        model: Fields of `ModelConfig` to set otherwise than the preset does.
-        schedule: Fields of `ScheduleConfig` to set otherwise than the setting does.
-        train: Fields of `TrainConfig` to set otherwise than the preset does.
-        device: "cpu", "cuda", …, or "auto" for a GPU where there is one.
-        memory_limit: Memory for imputing beside the data, as "512MB", "1GiB" or bytes; it decides
-            how many series and windows are worked on at once, and changes no more than the last
-            digits of a result.
-        time: Column of times; guessed without it (a datetime index, a column called `time`, …).
-        id: Column that tells series apart, in a long table.
-        columns: Columns to impute; all numeric ones without it.
-        unit: Unit of time, a duration such as "1h" or a number; the median spacing without it.
-        on_empty: What to do with a series in which nothing is observed: "error", or "skip" to
-            leave it missing.
-        bounds: What the values of a column can be at least and at most, such as
-            `{"rain": (0, None)}`; imputed values, draws and intervals stay inside.
+        mask: How training hides observed cells: "empirical" (gaps like those of the data),
+            "points", "blocks", or "auto" to decide from the data.
+        max_level: Coarsest level, which reaches distances of `2**max_level` units. "auto" reaches
+            the middle of the longest gap of the training data, 16 units at least.
+        scaling: Unit of the training error: the standard deviation of each "channel", so that all
+            channels weigh the same, or one "shared" by all, for channels of one unit such as
+            coordinates.
+        model: Fields of `ModelConfig` that override the preset.
+        schedule: Fields of `ScheduleConfig` that override the setting.
+        train: Fields of `TrainConfig` that override the preset.
+        device: "cpu", "cuda", …, or "auto" to use a GPU if one is available.
+        memory_limit: Working memory for imputing, such as "512MB", "1GiB" or a number of bytes.
+            It limits how many series and windows are processed at once and changes at most the
+            last digits of a result.
+        time: Column of times. Default: detected (a datetime index, a column `time`, …).
+        id: Column that identifies the series of a long table.
+        columns: Columns to impute. Default: all numeric columns.
+        unit: Unit of time, a duration such as "1h" or a number. Default: the median spacing.
+        on_empty: What to do with a series without any observation: raise an "error", or "skip"
+            it, which leaves it missing.
+        bounds: Lower and upper bound of columns, such as `{"rain": (0, None)}`. Imputed values,
+            draws and intervals stay within them.
 
     Attributes:
         setting_: The order of imputation in use.
         preset_: The preset in use.
-        steps_: Training steps made.
-        seconds_: Time they took, in all sittings together; not kept in a file.
-        history_: One record for every validation: level, step, loss, validation loss.
-        guesses_: Sentences that say what was guessed about the columns.
+        steps_: Number of training steps made.
+        seconds_: Training time over all resumed runs; not saved to a file.
+        history_: One record per validation: level, step, loss, validation loss.
+        guesses_: Sentences that state what was detected about the columns.
 
     Example:
         >>> from nrtsi import NRTSI
         >>> NRTSI(seed=7).get_params()["seed"]
         7
     """
+
+    fitted_: FittedModel
 
     def __init__(
         self,
@@ -139,6 +131,26 @@ class NRTSI(Imputer):
         self.memory_limit = memory_limit
         self.bounds = bounds
 
+    @property
+    def setting_(self) -> str:
+        """The order of imputation in use."""
+        return self.fitted_.setting
+
+    @property
+    def preset_(self) -> str:
+        """The preset in use."""
+        return self.fitted_.preset
+
+    @property
+    def steps_(self) -> int:
+        """Number of training steps made."""
+        return self.fitted_.steps
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """One record per validation."""
+        return self.fitted_.history
+
     def fit(
         self,
         frame: Any,
@@ -154,41 +166,47 @@ class NRTSI(Imputer):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Trains on the observed cells of `frame`, hiding some to learn from.
+        """Trains on the observed cells of `frame`.
 
-        Some 15 % of the cells are set aside first, in gaps like those of the data, and never
-        trained on: on them it is found afterwards how sure the model may be.
+        About 15 % of the cells are held out first, in gaps like those of the data. Training never
+        sees them; they calibrate the intervals.
 
         Args:
             frame: A pandas, polars or pyarrow table, wide or long; or an array (step, dim) or
                 (series, step, dim). NaN and null are missing.
-            y: Ignored; a pipeline passes it.
-            time: Column of times, where the constructor was not told.
-            id: Column of ids, where the constructor was not told.
-            columns: Columns to impute, where the constructor was not told.
+            y: Ignored; present for scikit-learn pipelines.
+            time: Column of times; overrides the constructor.
+            id: Column of ids; overrides the constructor.
+            columns: Columns to impute; overrides the constructor.
             times: Times of the steps of an array.
-            validation: Data like `frame` by which the best weights are chosen, and of which cells
-                are set aside; without them parts of `frame` are held out for both.
-            validation_times: Times of the steps, where `validation` is an array.
-            listener: Told of every training step.
-            checkpoint: File to keep the state of training in; once the model is saved it has
-                served.
-            resume: Go on from that file if it is there.
+            validation: Data like `frame` that select the best weights and calibrate the
+                intervals. Default: parts of `frame` are held out for both.
+            validation_times: Times of the steps if `validation` is an array.
+            listener: Is called at every training step.
+            checkpoint: File that keeps the state of training.
+            resume: Continue from that file if it exists.
 
         Raises:
-            InputError: The data or a setting cannot be used; the message says what to change.
+            InputError: The data or a parameter cannot be used; the message says what to change.
             TrainingError: The loss is not finite; the model has the best weights so far.
         """
         panel = self.read(frame, time=time, id=id, columns=columns, times=times)
         warn_of_row_numbers(panel)
-        held = None
+        validation_panel = None
         if validation is not None:
             fitted_columns_must_match(validation, panel.columns)
-            held = read(validation, panel.columns, clock=panel.clock, times=validation_times)
+            validation_panel = read(
+                validation, panel.columns, clock=panel.clock, times=validation_times
+            )
         elif validation_times is not None:
             raise InputError("validation_times must come with validation; give both or neither")
-        path = None if checkpoint is None else Path(checkpoint)
-        return self.fit_panel(panel, validation=held, listener=listener, path=path, resume=resume)
+        return self.fit_panel(
+            panel,
+            validation=validation_panel,
+            listener=listener,
+            path=None if checkpoint is None else Path(checkpoint),
+            resume=resume,
+        )
 
     def fit_panel(
         self,
@@ -199,110 +217,24 @@ class NRTSI(Imputer):
         path: Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Trains on data that has been read already; `path` is that of the checkpoint."""
+        """Trains on data that were read already; `path` is the file of the checkpoint."""
         if hasattr(self, "fitted_"):
-            del self.fitted_  # or a fit that fails would leave an old model with new columns
-        self._settle(panel)
-        held = None if validation is None else validation.series
-        self.fit_series(panel.series, validation=held, listener=listener, path=path, resume=resume)
-        return self
-
-    def fit_series(
-        self,
-        series: SeriesSet,
-        *,
-        validation: SeriesSet | None = None,
-        listener: Listener | None = None,
-        path: Path | None = None,
-        resume: bool = False,
-    ) -> None:
-        """Trains on the observed cells of `series`."""
-        scaler = self._scaler(series)
-        self._check_bounds(series, scaler)
-        scaled = scaler.scale(series)
-        held = None if validation is None else scaler.scale(validation)
-        words = self.get_params(deep=False)
-        course, self.setting_, self.preset_ = resolve(words, scaled, self.clock_)
-        how = self._how_aside(series)
-        aside = HoldOut.of(series if validation is None else validation, **how, like=series)
-        if aside is not None:
-            scaled = aside.leave(scaled) if held is None else scaled
-            held = held if held is None else aside.leave(held)
-        if held is not None:
-            _check_validation(held, course)
-        recall = course.model.recall
-        kept = select_analogs(scaled, course.hiding, course.seed, held) if recall else None
-        network = course.model.network
-        log.info("setting %s, preset %s, network %s", self.setting_, self.preset_, network)
-        trained = train(
-            course,
-            scaled,
-            validation=held,
-            kept=kept,
-            path=path,
-            identity=_identity(course, scaled, held, kept),
-            resume=resume,
+            del self.fitted_  # a failed fit must not leave an old model with new columns
+        self._record_schema(panel)
+        fit = fit_model(
+            self.get_params(deep=False),
+            panel.series,
+            self.clock_,
+            self.names,
+            validation=None if validation is None else validation.series,
             listener=listener,
+            path=path,
+            resume=resume,
         )
-        self.steps_, self.seconds_ = trained.steps, trained.seconds
-        self.history_ = trained.history
-        self.interrupted_ = trained.interrupted
-        self.fitted_ = FittedModel(
-            engine=Engine(
-                trained.networks,
-                trained.course.model,
-                trained.course.layout,
-                trained.course.schedule,
-                trained.hints.lasting(),
-            ),
-            scaler=scaler,
-            fingerprint=fingerprint(series),
-            setting=self.setting_,
-            preset=self.preset_,
-            steps=trained.steps,
-            history=trained.history,
-            calibration=Calibration.none(series.dims),
-            aside=None if held is not None else {"data": digest(series), "how": how},
-        )
-        if aside is not None and trained.failure is None:
-            trial = self._try(aside, (), None)
-            self.fitted_ = replace(self.fitted_, calibration=trial.calibrate())
-        if trained.failure is not None:
-            raise trained.failure
-
-    def _scaler(self, series: SeriesSet) -> Scaler:
-        if self.scaling not in ("channel", "shared"):
-            raise InputError(f"scaling must be 'channel' or 'shared', got {self.scaling!r}")
-        scaler = Scaler.fit(series)
-        return scaler if self.scaling == "channel" else scaler.shared()
-
-    def _bounds(self, scaler: Scaler) -> Bounds | None:
-        names = [str(name) for name in self.columns_.values or ()]
-        return Bounds.of(self.bounds, names, scaler.spread)
-
-    def _check_bounds(self, series: SeriesSet, scaler: Scaler) -> None:
-        """Finds mistakes in the bounds before the training."""
-        bounds = self._bounds(scaler)
-        beyond = [0] if bounds is None else bounds.outside_count(series.value, series.observed)
-        for name, count in zip(self._names, beyond, strict=False):
-            if count:
-                log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
-
-    def _how_aside(self, series: SeriesSet) -> dict[str, Any]:
-        """How cells of these data are set aside."""
-        whole_rows = not is_partial(self.setting, series)
-        day = self.clock_.day if a_row_a_unit(series) else None
-        return {"mask": self.mask, "whole_rows": whole_rows, "seed": int(self.seed), "day": day}
-
-    def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
-        """The mean of every cell, in the units of the data."""
-        return self.fitted_.within(bytes_of(self.memory_limit)).fill(series, listener)
-
-    def _filler(self, listener: Listener | None) -> Fill:
-        return lambda series: self.fill_series(series, listener)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "fitted_")
+        self.fitted_, self.seconds_, self.interrupted_ = fit.model, fit.seconds, fit.interrupted
+        if fit.failure is not None:
+            raise fit.failure
+        return self
 
     def impute(
         self,
@@ -318,128 +250,122 @@ class NRTSI(Imputer):
         max_width: float | Mapping[str, float] | None = None,
         provenance: bool = False,
     ) -> Any:
-        """Returns `frame` with every missing cell filled and nothing else changed.
+        """Returns `frame` with every missing cell imputed and nothing else changed.
 
         Args:
-            frame: Data of the fitted kind.
+            frame: Data of the kind the model was fitted on.
             at: Return the values at these times only, on the grid or off it: a list of times, or
                 a table of times (and ids).
-            every: Return the values at regular times only, so far apart ("15min", or a number),
+            every: Return the values at regular times only, this far apart ("15min", or a number),
                 from the first to the last row of each series.
             times: Times of the steps of an array.
-            listener: Told of every pass.
-            method: "nrtsi"; a baseline such as "linear"; or "auto", for every channel and length
-                of gap the one that was best in the back-test, which is made here unless it was
-                made before.
-            interval: Probability, such as 0.9, with which the truth is to lie between two more
-                columns of each value column, `…_lower` and `…_upper`; empty where it is observed.
-            max_gap: Longest gap to fill, a duration such as "6h" or a number of steps, from the
-                observation before to the observation after; cells of longer ones stay missing.
-            max_width: Widest interval with which a cell is filled, in the units of its column, one
-                for all or one by column; cells with a wider one stay missing. The interval is that
-                of `interval`, or 0.9.
-            provenance: Adds more columns for each value column: `…_source`, which is observed,
-                imputed, refused, or missing where nothing is known of its series; `…_method`,
-                `…_gap` and the interval.
+            listener: Is called at every step of the imputation.
+            method: "nrtsi", a baseline such as "linear", or "auto": for every channel and gap
+                length the method with the lowest error in the back-test. The back-test runs here
+                unless it ran before.
+            interval: Probability, such as 0.9, of the interval in two more columns per value
+                column, `…_lower` and `…_upper`. They are empty where the cell is observed.
+            max_gap: Longest gap to impute, a duration such as "6h" or a number of steps, from the
+                observation before to the observation after. Cells of longer gaps stay missing.
+            max_width: Widest interval to impute, in the units of the column: one for all columns
+                or a mapping by column. Cells with wider intervals stay missing. The probability
+                is `interval`, or 0.9.
+            provenance: Add columns `…_source` (observed, imputed, refused, or missing if nothing
+                is observed in the series), `…_method`, `…_gap` and the interval.
 
         Raises:
             NotFittedError: Neither `fit` nor `load` was called.
-            InputError: The data cannot be used, or differs from the fitted; the message says how.
+            InputError: The data or an option cannot be used; the message says what to change.
         """
         options = ImputeOptions(method, interval, max_gap, max_width, provenance)
-        panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
-        options.check(asked)
-        if options.only_values:
-            return asked.fill(self._values(panel, asked, listener))
-        if not options.needs_intervals:
-            return asked.fill(self._without_intervals(panel, asked, options, listener))
-        filled = self.fill_panel(panel, asked, options, listener)
-        if not options.adds_columns:
-            return asked.fill(filled.kept)
-        return asked.append_columns(asked.fill(filled.kept), filled.columns(about=provenance))
+        panel = self.read_fitted(frame, times=times)
+        return self.run(ImputeTask.of(panel, options, at=at, every=every), listener).frame()
 
-    def _values(
-        self, panel: Panel, asked: Panel, listener: Listener | None
-    ) -> Float[np.ndarray, "row dim"]:
-        """The values alone, which is faster than with all that can be said of them."""
-        return self._inside(self.values(panel, asked, self._filler(listener)))
-
-    def _without_intervals(
-        self, panel: Panel, asked: Panel, options: ImputeOptions, listener: Listener | None
-    ) -> Float[np.ndarray, "row dim"]:
-        """The values of any method, but for gaps that are too long."""
-        method = options.method
-        answers, _ = self._answers(panel, asked, method, listener, unsure=False)
-        refused = options.refusal(self.clock_, self.columns_).refused(answers.gaps, None)
-        return np.where(refused.cells, np.nan, answers.value)
-
-    def _inside(self, values: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
-        bounds = self._bounds(self.fitted_.scaler)
-        return values if bounds is None else bounds.kept(values)
-
-    def fill_panel(
-        self, panel: Panel, asked: Panel, options: ImputeOptions, listener: Listener | None = None
+    def run(
+        self, task: ImputeTask, listener: Listener | None = None, *, intervals: bool = False
     ) -> ImputationResult:
-        """All that is said of the cells of `asked`, and where it comes from."""
-        answers, choice = self._answers(panel, asked, options.method, listener)
-        if answers.calibration.is_empty:
-            log.warning("%s", UNCALIBRATED)
-        ends = answers.interval(options.level)
-        refusal = options.refusal(self.clock_, self.columns_)
-        refused = refusal.refused(answers.gaps, ends[1] - ends[0])
-        return ImputationResult(
-            self._names, self.clock_, answers.value, ends, answers.gaps, refused, choice
+        """Imputes the data of a task.
+
+        Args:
+            task: The data and the options.
+            listener: Is called at every step.
+            intervals: Compute intervals even if the options do not need them.
+        """
+        options, query = task.options, task.query
+        intervals = intervals or options.needs_intervals
+        selection, calibration = select_method(
+            self, task.panel, options.method, calibrated=intervals, listener=listener
         )
+        predicted = self.predict(task.panel.series, query, selection, calibration, listener)
+        ends = width = None
+        if intervals:
+            if calibration.is_empty:
+                log.warning("%s", UNCALIBRATED)
+            ends = predicted.interval(options.level)
+            width = ends[1] - ends[0]
+        refused = task.limits.refused(predicted.gaps, width)
+        return ImputationResult(task, predicted.value, ends, predicted.gaps, refused, selection)
+
+    def predict(
+        self,
+        series: SeriesSet,
+        query: Panel | None = None,
+        selection: MethodSelection | None = None,
+        calibration: Calibration | None = None,
+        listener: Listener | None = None,
+    ) -> PredictiveDistribution:
+        """Predicts every cell of `series`, or of `query`, which has its rows and others.
+
+        The network's standard deviation serves all methods: it only has to tell hard cells from
+        easy ones, and the calibration does the rest.
+
+        Args:
+            series: The data.
+            query: The rows to predict. Default: those of `series`.
+            selection: The method of each channel and gap length. Default: the network alone.
+            calibration: The distribution of the errors. Default: that of the network.
+            listener: Is called at every step.
+        """
+        model, rows = self.limited, series if query is None else query.series
+        prediction, gaps = model.predict(series, query, listener=listener), Gaps.of(rows)
+        mean = np.where(rows.in_empty_series[:, None], np.nan, prediction.mean)
+        if selection is not None and query is not None:
+            method = np.where(
+                gaps.bucket >= 0, selection.table[np.arange(rows.dims), gaps.bucket], -1
+            )
+            for number, name in enumerate(selection.methods):
+                if name != "nrtsi" and (chosen := method == number).any():
+                    simple = baseline_values(name, series, query, self.clock_)
+                    mean = np.where(chosen, simple, mean)
+        return PredictiveDistribution(
+            rows,
+            Prediction(mean, prediction.std),
+            model.calibration if calibration is None else calibration,
+            self.channel_bounds,
+            gaps,
+        )
+
+    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+        """The mean of every cell, in the units of the data and without bounds."""
+        return self.limited.predict(series).mean
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def limited(self) -> FittedModel:
+        """The fitted model, held to the memory limit."""
+        return self.fitted_.with_memory_limit(bytes_of(self.memory_limit))
+
+    @property
+    def channel_bounds(self) -> Bounds | None:
+        """The bounds of each channel; None without any."""
+        return bounds_of(self.bounds, self.names, self.fitted_.scaler)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the value columns."""
         return tuple(str(name) for name in self.columns_.values or ())
 
-    def _answers(
-        self,
-        panel: Panel,
-        asked: Panel,
-        method: str,
-        listener: Listener | None,
-        *,
-        unsure: bool = True,
-    ) -> tuple[PredictiveDistribution, MethodSelection]:
-        """What is said of every cell of `asked`, and by which method.
-
-        A baseline is tried only where it matters how `unsure` it is.
-        """
-        check_method(method)
-        if method in BASELINES and not unsure:
-            dims = panel.series.dims
-            choice, calibration = MethodSelection.always(method, dims), Calibration.none(dims)
-        else:
-            choice, calibration = self._choice(panel, method, listener)
-        fitted = self.fitted_.within(bytes_of(self.memory_limit))
-        bounds = self._bounds(fitted.scaler)
-        belief = believed(fitted, panel, asked, choice, listener)
-        return PredictiveDistribution(
-            asked.series, belief, Gaps.of(asked.series), calibration, bounds
-        ), choice
-
-    def _choice(
-        self, panel: Panel, method: str, listener: Listener | None
-    ) -> tuple[MethodSelection, Calibration]:
-        """Which method fills which cells, and how their errors are distributed."""
-        dims = panel.series.dims
-        if method == "nrtsi":
-            return MethodSelection.always(method, dims), self.fitted_.calibration
-        if method == "auto" and self.fitted_.auto is not None:
-            return self.fitted_.auto
-        trial = self._backtest(
-            panel, tuple(BASELINES) if method == "auto" else (method,), listener
-        )
-        if method in trial.failed:
-            raise InputError(f"{method} cannot fill these data: {trial.failed[method]}")
-        if method != "auto":
-            return MethodSelection.always(method, dims), trial.calibrate(method)
-        assert self.fitted_.auto is not None
-        return self.fitted_.auto
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "fitted_")
 
     def sample(
         self,
@@ -452,59 +378,51 @@ class NRTSI(Imputer):
         listener: Listener | None = None,
         method: str = "nrtsi",
     ) -> Any:
-        """Draws whole paths: `frame` once for every draw, with a first column `draw`.
+        """Draws coherent paths: `frame` once per draw, with a first column `draw`.
 
-        Missing cells differ from draw to draw by as much as they are uncertain; inside a draw they
-        fit together, over time and between channels, so that sums and means of a draw are as
-        uncertain as they should be (see `nrtsi.pool`). An array gets a first axis of draws
-        instead. With the setting "stochastic" every point is drawn by the network, given those
-        drawn before it.
+        Missing cells differ between draws by their uncertainty. Within a draw, errors are
+        correlated over time and between channels, so that sums and means of a draw have the right
+        uncertainty (see `nrtsi.pool`). An array gets a first axis of draws instead. With the
+        setting "stochastic" the network draws every point given those drawn before.
 
         Raises:
             InputError: `draws` is not positive, or as for `impute`.
         """
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise InputError(f"draws must be a whole number and at least 1, got {draws!r}")
-        panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
-        if self._draws_in_turn and method == "nrtsi":
-            ways = (self._way(draw, draws, listener) for draw in range(draws))
-            values = [self._inside(self.values(panel, asked, way)) for way in ways]
-        else:
-            answers, _ = self._answers(panel, asked, method, listener)
-            values = list(answers.draws(draws, int(self.seed)))
-        return asked.stack(values, "draw", list(range(draws)))
+        check_method(method)
+        panel = self.read_fitted(frame, times=times)
+        query = panel.asked(at, every)
+        selected = select_method(self, panel, method, listener=listener)
+        values = list(self.draw(panel.series, query, draws, *selected, listener))
+        return query.stack(values, "draw", list(range(draws)))
 
-    @property
-    def _draws_in_turn(self) -> bool:
-        """Whether the networks draw point after point."""
-        return self.fitted_.setting == "stochastic"
-
-    def _way(self, draw: int, draws: int, listener: Listener | None) -> Fill:
-        """One of several draws, in turn."""
-        fitted = self.fitted_.within(bytes_of(self.memory_limit))
-        told = part_of(listener, draw / draws, 1 / draws)
-        return lambda series: fitted.draw(series, self.seed, draw, told)
-
-    def answers(
-        self, series: SeriesSet, listener: Listener | None = None
-    ) -> PredictiveDistribution:
-        """What the model says of every cell of series that were read already."""
-        fitted = self.fitted_.within(bytes_of(self.memory_limit))
-        belief, gaps = fitted.predict(series, listener=listener), Gaps.of(series)
-        return PredictiveDistribution(
-            series, belief, gaps, fitted.calibration, self._bounds(fitted.scaler)
-        )
-
-    def draw_series(
-        self, series: SeriesSet, draws: int, listener: Listener | None = None
-    ) -> list[np.ndarray]:
-        """Draws of series that were read already, those of `sample`."""
-        if not self._draws_in_turn:
-            return list(self.answers(series, listener).draws(draws, int(self.seed)))
-        ways = (self._way(draw, draws, listener) for draw in range(draws))
-        values = (self._inside(way(series)) for way in ways)
-        return [np.where(series.observed, series.value, value) for value in values]
+    def draw(
+        self,
+        series: SeriesSet,
+        query: Panel | None,
+        draws: int,
+        selection: MethodSelection | None = None,
+        calibration: Calibration | None = None,
+        listener: Listener | None = None,
+    ) -> Iterator[Float[np.ndarray, "row dim"]]:
+        """Yields draws of the rows of `query`; arguments as for `predict`."""
+        network_only = selection is None or set(selection.used) == {"nrtsi"}
+        if self.fitted_.setting != "stochastic" or not network_only:
+            predicted = self.predict(series, query, selection, calibration, listener)
+            yield from predicted.draws(draws, int(self.seed))
+            return
+        rows, bounds = series if query is None else query.series, self.channel_bounds
+        for number in range(draws):
+            drawn = self.limited.predict(
+                series,
+                query,
+                draw=(int(self.seed), number),
+                listener=part_of(listener, number / draws, 1 / draws),
+            )
+            mean = np.where(rows.in_empty_series[:, None], np.nan, drawn.mean)
+            inside = mean if bounds is None else bounds.kept(mean)
+            yield np.where(rows.observed, rows.value, inside)
 
     def quantiles(
         self,
@@ -517,20 +435,22 @@ class NRTSI(Imputer):
         listener: Listener | None = None,
         method: str = "nrtsi",
     ) -> Any:
-        """Quantiles of every missing cell: `frame` once for every level.
+        """Quantiles of every missing cell: `frame` once per level, with a first column `quantile`.
 
-        The first column, `quantile`, says which; an array gets a first axis instead. They are
-        those of errors that the model made on cells set aside, in gaps about as long.
+        An array gets a first axis instead. The quantiles are those of the errors on held-out
+        cells in gaps of about the same length.
 
         Raises:
             InputError: A level is not between 0 and 1, or as for `impute`.
         """
         _check_levels(levels)
-        panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
-        answers, _ = self._answers(panel, asked, method, listener)
-        values = [answers.quantile(level) for level in levels]
-        return asked.stack(values, "quantile", list(levels))
+        check_method(method)
+        panel = self.read_fitted(frame, times=times)
+        query = panel.asked(at, every)
+        selected = select_method(self, panel, method, listener=listener)
+        predicted = self.predict(panel.series, query, *selected, listener)
+        values = [predicted.quantile(level) for level in levels]
+        return query.stack(values, "quantile", list(levels))
 
     def backtest(
         self,
@@ -540,87 +460,33 @@ class NRTSI(Imputer):
         times: np.ndarray | None = None,
         listener: Listener | None = None,
     ) -> Backtest:
-        """Scores the model and the baselines on known cells of `frame` that they never saw.
+        """Scores the model and the baselines on observed cells of `frame` that they never saw.
 
         The cells are hidden in gaps like those of the data: as long, in as many channels at once.
-        A model that was fitted on these very data is tried on the cells that were set aside then;
-        one fitted on other data, on cells of these. A model that is not fitted, or that has seen
-        parts of these data, stays as it is: a copy is fitted on what is not hidden. A fitted model
-        that is compared with all baselines keeps in mind which was best where, for
+        A model that was fitted on `frame` is scored on the cells that its fit held out; a model
+        that was fitted on other data, on cells of `frame`. An unfitted model, or one that has seen
+        parts of `frame`, is not changed: a copy is fitted on the cells that are not hidden. A
+        fitted model that is compared with all baselines remembers the best methods for
         `method="auto"`.
 
         Args:
-            frame: Anything that `fit` takes.
+            frame: Data as for `fit`.
             baselines: Names of the baselines to score.
             times: Times of the steps of an array.
-            listener: Told of every step of training and every pass of imputation.
+            listener: Is called at every step of training and imputation.
 
         Raises:
-            InputError: The frame or a setting cannot be used, or there is too little to hide.
+            InputError: The data or a parameter cannot be used, or too few cells can be hidden.
         """
         check_baselines(baselines)
         fitted = self.__sklearn_is_fitted__()
-        panel = self.open(frame, times=times) if fitted else self.read(frame, times=times)
-        return self._backtest(panel, tuple(baselines), listener)
-
-    def _backtest(
-        self, panel: Panel, baselines: Sequence[str], listener: Listener | None
-    ) -> Backtest:
-        series = panel.series
-        fitted = self.fitted_ if self.__sklearn_is_fitted__() else None
-        aside = None if fitted is None else fitted.set_aside(series)
-        model, failure = self, None
-        if fitted is None or (aside is None and fitted.has_seen(series)):
-            model, failure = self._refitted(panel, listener)
-            aside = model.fitted_.set_aside(series) if failure is None else None
-        aside = aside or HoldOut.of(series, **model._how_aside(series))
-        if aside is None:
-            raise InputError(
-                f"the data must have enough known cells to hide some, got "
-                f"{series.observed.sum()} known cells in {series.series} series; give more rows"
-            )
-        cells = int(series.observed.sum())
-        trial = model._try(aside, baselines, listener, cells=cells, failure=failure)
-        if fitted is not None and set(baselines) == set(BASELINES):
-            self.fitted_ = replace(fitted, auto=(trial.choice, trial.calibrate("auto")))
-        return replace(trial, backend=panel.backend, remarks=panel.guesses)
-
-    def _refitted(
-        self, panel: Panel, listener: Listener | None
-    ) -> "tuple[NRTSI, Exception | None]":
-        """A copy fitted on these data, and why it could not be."""
-        model = NRTSI(**self.get_params(deep=False))
-        try:
-            model.fit_panel(panel, listener=listener)
-        except OUR_FAILURES as error:
-            return model, error
-        return model, None
-
-    def _try(
-        self,
-        aside: HoldOut,
-        baselines: Sequence[str],
-        listener: Listener | None,
-        *,
-        cells: int = 0,
-        failure: Exception | None = None,
-    ) -> Backtest:
-        """What the model and the baselines say of the cells that are set aside."""
-        trial, bounds = BacktestRun(aside, self.clock_), None
-        if failure is not None:
-            trial.fail("nrtsi", failure)
-        else:
-            fitted = self.fitted_.within(bytes_of(self.memory_limit))
-            bounds = self._bounds(fitted.scaler)
-            trial.run_model(lambda known: fitted.predict(known, listener=listener))
-        for name in baselines:
-            trial.run_baseline(name)
-        return trial.result(self._names, cells, bounds)
+        panel = self.read_fitted(frame, times=times) if fitted else self.read(frame, times=times)
+        return backtest_panel(self, panel, tuple(baselines), listener)
 
     def save(self, path: str | Path) -> None:
-        """Writes the model to one safetensors file, whole or not at all.
+        """Writes the model to one safetensors file, atomically.
 
-        Where series are remembered their values may be in it: `info()` says what is.
+        The file may contain values of the training series; `info()` states what it contains.
 
         Raises:
             NotFittedError: Neither `fit` nor `load` was called.
@@ -631,7 +497,7 @@ class NRTSI(Imputer):
         model_file.save(Path(path), "model", tensors, record | self._about())
 
     def info(self) -> dict[str, Any]:
-        """What the model is, as plain JSON: settings, columns, clock, sizes, training."""
+        """Description of the model that JSON can hold: parameters, columns, sizes, training."""
         self.must_be_fitted()
         return self.fitted_.info() | self._about()
 
@@ -642,71 +508,6 @@ class NRTSI(Imputer):
             "clock": self.clock_.to_json(),
             "params": _plain(self.get_params(deep=False)),
         }
-
-
-def load(path: str | Path, *, device: str = "auto") -> NRTSI:
-    """Reads a model that `NRTSI.save` or `nrtsi fit` wrote; it imputes exactly as that one does.
-
-    Raises:
-        CheckpointError: The file is absent, damaged, or not a model of this library.
-    """
-    tensors, record = model_file.load(Path(path), "model")
-    model = NRTSI(**record["params"] | {"device": device})
-    model.clock_ = Clock.from_json(record["clock"])
-    model.columns_ = Columns(**record["columns"])
-    model.guesses_ = ()
-    model.fitted_ = FittedModel.unpack(tensors, record, device_of(device))
-    for name in ("setting", "preset", "steps", "history"):
-        setattr(model, f"{name}_", record[name])
-    return model
-
-
-_ASKED = ("at", "every", *IMPUTE_OPTIONS)
-"""What `NRTSI.impute` is asked for; all else are settings of the model."""
-
-
-def impute(
-    frame: Any,
-    *,
-    time: str | None = None,
-    id: str | None = None,
-    columns: Sequence[str] | None = None,
-    budget: str | float = "60s",
-    steps: int | None = None,
-    seed: int = 0,
-    listener: Listener | None = None,
-    **settings: Any,
-) -> Any:
-    """Returns `frame` with every missing cell filled: trains on the frame itself, then imputes.
-
-    Args:
-        frame: A pandas, polars or pyarrow table, wide or long; or an array (step, dim) or
-            (series, step, dim). NaN and null are missing.
-        time: Column of times; guessed without it.
-        id: Column that tells series apart; guessed without it.
-        columns: Columns to impute; all numeric ones without it.
-        budget: Time to train, as "60s", "10m" or seconds.
-        steps: Number of training steps instead of a time.
-        seed: Seed of every random choice.
-        listener: Told of every step of training and every pass of imputation.
-        settings: Further arguments of `NRTSI` and of `NRTSI.impute`, such as `interval=0.9`,
-            `method="auto"` or `max_gap="6h"`.
-
-    Raises:
-        InputError: The data or a setting cannot be used; the message says what to change.
-    """
-    asked = {name: settings.pop(name) for name in _ASKED if name in settings}
-    times = settings.pop("times", None)
-    model = NRTSI(
-        time=time, id=id, columns=columns, budget=budget, steps=steps, seed=seed, **settings
-    )
-    panel = model.read(frame, times=times)
-    if panel.series.observed.all() and not asked:
-        return frame  # nothing is missing, so there is nothing to learn for
-    warn_of_row_numbers(panel)
-    ImputeOptions(**{name: asked[name] for name in IMPUTE_OPTIONS if name in asked}).check(panel)
-    model.fit_panel(panel, listener=listener)
-    return model.impute(frame, times=times, listener=listener, **asked)
 
 
 def _check_levels(levels: Any) -> None:
@@ -720,48 +521,8 @@ def _check_levels(levels: Any) -> None:
         )
 
 
-def _check_validation(held: SeriesSet, course: TrainingPlan) -> None:
-    """Refuses data by which no weights could be chosen."""
-    if not held.observed.any():
-        raise InputError("validation must have something observed, got nothing; leave it out")
-    if held.partly.any() and not course.layout.partial:
-        raise InputError(
-            f"validation must have rows observed in all columns or in none, as the data have, got "
-            f"{int(held.partly.sum())} partly observed rows; fit with setting='partial'"
-        )
-
-
-def _identity(
-    course: TrainingPlan, series: SeriesSet, held: SeriesSet | None, kept: AnalogFit | None
-) -> str:
-    """A digest of the data and of every setting: only the same run can be gone on with."""
-    digest = hashlib.sha256()
-    for data in (series,) if held is None else (series, held):
-        for array in (data.time, data.value, data.observed, data.start):
-            digest.update(np.ascontiguousarray(array).tobytes())
-    remembered = None
-    if kept is not None:
-        arrays, remembered = kept.memory.pack()
-        for name in sorted(arrays):
-            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    settings = [
-        remembered,
-        course.model.model_dump(),
-        course.schedule.model_dump(),
-        course.train.model_dump(exclude={"batch", "compile"}),
-        course.layout.to_dict(),
-        course.hiding.kinds,
-        course.budget.seconds,
-        course.budget.steps,
-        course.seed,
-        course.free,
-    ]
-    digest.update(json.dumps(settings, sort_keys=True).encode())
-    return digest.hexdigest()
-
-
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of the constructor as JSON knows them."""
+    """Parameters as JSON can hold them."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic):

@@ -1,27 +1,28 @@
-"""`ImputeOptions`: what is asked of an imputation beside the values."""
+"""`ImputeOptions` and `ImputeTask`: what to impute, which rows to return and what to refuse."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import inf, isfinite
+from numbers import Real
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from nrtsi.baselines import BASELINES
+from nrtsi.core.gaps import Gaps
 from nrtsi.errors import InputError
-from nrtsi.imputer.limits import Limits
-from nrtsi.tables import Clock, Columns, Panel
+from nrtsi.tables import Clock, Panel
 
-__all__ = ["IMPUTE_OPTIONS", "ImputeOptions", "check_interval", "check_method"]
+__all__ = ["ImputeOptions", "ImputeTask", "Limits", "RefusedCells", "check_method"]
 
-IMPUTE_OPTIONS = ("method", "interval", "max_gap", "max_width", "provenance")
-
-USUAL = 0.9
-"""Probability of an interval where none is said."""
+DEFAULT_INTERVAL = 0.9
+"""Probability of an interval if the caller names none."""
 
 
 @dataclass(frozen=True)
 class ImputeOptions:
-    """The arguments of `NRTSI.impute` that say what is wanted; see there."""
+    """Options of `NRTSI.impute`; its docstring explains each."""
 
     method: str = "nrtsi"
     interval: float | None = None
@@ -29,43 +30,30 @@ class ImputeOptions:
     max_width: float | Mapping[str, float] | None = None
     provenance: bool = False
 
+    def __post_init__(self) -> None:
+        check_method(self.method)
+        _check_interval(self.interval)
+
+    @classmethod
+    def pop(cls, arguments: dict[str, Any]) -> "ImputeOptions":
+        """Removes the options from `arguments` and returns them."""
+        names = [field.name for field in fields(cls) if field.name in arguments]
+        return cls(**{name: arguments.pop(name) for name in names})
+
     @property
     def level(self) -> float:
         """Probability of the interval."""
-        return USUAL if self.interval is None else float(self.interval)
-
-    @property
-    def only_values(self) -> bool:
-        """Whether nothing is wanted but the values, all of them, of nrtsi."""
-        return self == ImputeOptions()
+        return DEFAULT_INTERVAL if self.interval is None else float(self.interval)
 
     @property
     def adds_columns(self) -> bool:
-        """Whether there are to be columns beside the values."""
+        """True if the result has columns beside the values."""
         return self.interval is not None or self.provenance
 
     @property
     def needs_intervals(self) -> bool:
-        """Whether it matters how sure the values are."""
+        """True if the result depends on intervals."""
         return self.adds_columns or self.max_width is not None
-
-    def check(self, panel: Panel) -> None:
-        """Refuses what cannot be done with this data.
-
-        Raises:
-            InputError: The message says what to change.
-        """
-        check_method(self.method)
-        check_interval(self.interval)
-        self.refusal(panel.clock, panel.columns)
-        if self.adds_columns:
-            names = panel.columns.values or ()
-            panel.check_beside([new for name in names for new in self.columns(str(name))])
-
-    def refusal(self, clock: Clock, columns: Columns) -> Limits:
-        """What is too much to be filled."""
-        names = [str(name) for name in columns.values or ()]
-        return Limits.of(self.max_gap, self.max_width, clock, names)
 
     def columns(self, name: str) -> list[str]:
         """The columns that are added for the value column `name`.
@@ -77,8 +65,89 @@ class ImputeOptions:
         return [f"{name}_{each}" for each in (*about, "lower", "upper")]
 
 
+@dataclass(frozen=True)
+class RefusedCells:
+    """The cells that are left missing, and why."""
+
+    too_long: Bool[np.ndarray, "row dim"]
+    """The gap is longer than allowed."""
+
+    too_wide: Bool[np.ndarray, "row dim"]
+    """The interval is wider than allowed, though the gap is not too long."""
+
+    @property
+    def cells(self) -> Bool[np.ndarray, "row dim"]:
+        """All refused cells."""
+        return self.too_long | self.too_wide
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The longest gap and the widest interval that are imputed."""
+
+    longest: float
+    """Length of a gap, in units, from the observation before to the one after."""
+
+    widest: Float[np.ndarray, " dim"]
+    """Width of an interval by channel, in the units of the data."""
+
+    @classmethod
+    def of(cls, options: ImputeOptions, clock: Clock, names: Sequence[str]) -> "Limits":
+        """The limits that `options` set for columns `names`.
+
+        Raises:
+            InputError: A limit is not a length or a width, or names an unknown column.
+        """
+        longest = inf if options.max_gap is None else clock.length_of(options.max_gap, "max_gap")
+        return cls(longest, _widths(options.max_width, names))
+
+    def refused(self, gaps: Gaps, width: Float[np.ndarray, "row dim"] | None) -> RefusedCells:
+        """The missing cells that exceed a limit."""
+        missing = gaps.number >= 0
+        # Rounding in uneven times must not decide about a gap of exactly this length.
+        too_long = missing & (gaps.length > self.longest * (1 + 1e-9))
+        too_wide = np.zeros_like(too_long)
+        if width is not None:
+            too_wide = missing & ~too_long & (width > self.widest)
+        return RefusedCells(too_long, too_wide)
+
+
+@dataclass(frozen=True)
+class ImputeTask:
+    """Data, the rows to return and the options, checked once."""
+
+    panel: Panel
+    """The data as they were read."""
+
+    query: Panel
+    """The rows to return: `panel` itself, or those of `at` or `every`."""
+
+    options: ImputeOptions
+    limits: Limits
+
+    @classmethod
+    def of(
+        cls,
+        panel: Panel,
+        options: ImputeOptions | None = None,
+        *,
+        at: Any = None,
+        every: str | float | None = None,
+    ) -> "ImputeTask":
+        """Checks the options against the data.
+
+        Raises:
+            InputError: An option does not suit the data; the message says what to change.
+        """
+        options = options or ImputeOptions()
+        query, names = panel.asked(at, every), [str(name) for name in panel.columns.values or ()]
+        if options.adds_columns:
+            query.check_beside([new for name in names for new in options.columns(name)])
+        return cls(panel, query, options, Limits.of(options, panel.clock, names))
+
+
 def check_method(method: str) -> None:
-    """Refuses the name of a method that there is not."""
+    """Refuses the name of an unknown method."""
     if method not in ("nrtsi", "auto", *BASELINES):
         raise InputError(
             f"method must be nrtsi, auto or one of {', '.join(BASELINES)}, got {method!r}; "
@@ -86,10 +155,33 @@ def check_method(method: str) -> None:
         )
 
 
-def check_interval(interval: Any) -> None:
-    """Refuses what is no probability; None asks for none."""
+def _check_interval(interval: Any) -> None:
     is_number = isinstance(interval, int | float | np.number) and not isinstance(interval, bool)
     if interval is not None and not (is_number and 0 < interval < 1 - 1e-6):
         raise InputError(
             f"interval must be a probability between 0 and 1, got {interval!r}; write 0.9"
         )
+
+
+def _widths(
+    max_width: float | Mapping[str, float] | None, names: Sequence[str]
+) -> Float[np.ndarray, " dim"]:
+    if not isinstance(max_width, Mapping):
+        return np.full(len(names), inf if max_width is None else _width(max_width))
+    unknown = [name for name in max_width if name not in names]
+    if unknown:
+        raise InputError(
+            f"max_width must name imputed columns, which are {', '.join(names)}, "
+            f"got {unknown[0]!r}; leave it out or correct it"
+        )
+    return np.array([_width(max_width[name]) if name in max_width else inf for name in names])
+
+
+def _width(width: Any) -> float:
+    is_number = isinstance(width, Real) and not isinstance(width, bool)
+    if not is_number or not (isfinite(width) and width > 0):
+        raise InputError(
+            f"max_width must be a positive number in the units of the column, or one for each "
+            f"column, got {width!r}; give a number"
+        )
+    return float(width)

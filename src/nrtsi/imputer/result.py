@@ -1,71 +1,78 @@
-"""`ImputationResult`: the values of all cells, how sure they are, and where they come from."""
+"""`ImputationResult`: the values, their intervals and where each comes from."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from nrtsi.core.gaps import Gaps
 from nrtsi.evaluation.backtest import MethodSelection
-from nrtsi.imputer.limits import RefusedCells
-from nrtsi.tables import Clock
+from nrtsi.imputer.options import ImputeTask, RefusedCells
 
 __all__ = ["SOURCES", "ImputationResult"]
 
 SOURCES = ("observed", "imputed", "refused", "missing")
-"""Missing is what could not be filled: nothing is known of its series."""
+"""A cell is missing if nothing is observed in its series."""
 
 
 @dataclass(frozen=True)
 class ImputationResult:
-    """What was made of every cell of some data."""
+    """The imputed data of a task."""
 
-    names: tuple[str, ...]
-    """The channels."""
-
-    clock: Clock
+    task: ImputeTask
     value: Float[np.ndarray, "row dim"]
-    interval: tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]
-    """The lower and the upper end."""
+    interval: tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]] | None
+    """The lower and the upper end; None if the task needs no intervals."""
 
     gaps: Gaps
     refused: RefusedCells
-    choice: MethodSelection
-    """Which method fills which cells."""
+    selection: MethodSelection
+    """Which method imputes which cells."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The channels."""
+        return tuple(str(name) for name in self.task.panel.columns.values or ())
 
     @property
     def kept(self) -> Float[np.ndarray, "row dim"]:
-        """The values, but NaN where they are refused."""
+        """The values, with NaN where they are refused."""
         return np.where(self.refused.cells, np.nan, self.value)
 
     @property
     def source(self) -> Int[np.ndarray, "row dim"]:
-        """The place in `SOURCES` of each cell."""
-        filled = np.where(np.isnan(self.value), 3, 1)
-        source = np.where(self.gaps.number >= 0, filled, 0)
+        """The index in `SOURCES` of each cell."""
+        imputed = np.where(np.isnan(self.value), 3, 1)
+        source = np.where(self.gaps.number >= 0, imputed, 0)
         return np.where(self.refused.cells, 2, source)
 
     @property
     def method(self) -> Int[np.ndarray, "row dim"]:
-        """The method of each missing cell, as `choice` numbers them; -1 where it is observed."""
-        bucket, channel = self.gaps.bucket, np.arange(len(self.names))
-        return np.where(bucket >= 0, self.choice.table[channel, bucket], -1)
+        """The index in `selection.methods` of each missing cell; -1 where it is observed."""
+        return self.selection.index(self.gaps)
 
-    def columns(self, *, about: bool) -> dict[str, np.ndarray]:
-        """Columns to stand beside the values, with an entry a row; empty where it is observed.
+    def frame(self) -> Any:
+        """The caller's data with missing cells imputed, and the columns that were requested."""
+        query = self.task.query
+        frame = query.fill(self.kept)
+        if not self.task.options.adds_columns:
+            return frame
+        return query.append_columns(frame, self.columns())
 
-        The interval, and with `about` the source, the method and the length of the gap too.
-        """
+    def columns(self) -> dict[str, np.ndarray]:
+        """Further columns with one entry per row: intervals, and the provenance if requested."""
+        assert self.interval is not None
         columns: dict[str, np.ndarray] = {}
         missing = self.gaps.number >= 0
         source = np.array(SOURCES, dtype=object)[self.source]
-        method = np.array([*self.choice.methods, None], dtype=object)[self.method]
+        method = np.array([*self.selection.methods, None], dtype=object)[self.method]
         length = np.where(missing, self.gaps.length, np.nan)
         for dim, name in enumerate(self.names):
-            if about:
+            if self.task.options.provenance:
                 columns[f"{name}_source"] = source[:, dim]
                 columns[f"{name}_method"] = method[:, dim]
-                columns[f"{name}_gap"] = self.clock.lengths(length[:, dim])
+                columns[f"{name}_gap"] = self.task.panel.clock.lengths(length[:, dim])
             for end, each in zip(("lower", "upper"), self.interval, strict=True):
                 columns[f"{name}_{end}"] = np.where(missing[:, dim], each[:, dim], np.nan)
         return columns

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.imputer.nrtsi import NRTSI, load
+from nrtsi.imputer.functions import load
+from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.scale.journal import Work
 from nrtsi.scale.reading import read_parts
 from nrtsi.scale.sources import Part

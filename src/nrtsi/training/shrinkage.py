@@ -57,11 +57,11 @@ def shrink_end_to_end(engine: Engine, truth: SeriesSet, gappy: SeriesSet) -> Non
     """
     networks = list(dict.fromkeys(engine.networks))  # one may serve several levels
     hidden = truth.observed & ~gappy.observed
-    corrected = engine.fill(gappy)[hidden]
+    corrected = engine.predict(gappy).mean[hidden]
     trusts = [network.trust.clone() for network in networks]
     for network in networks:
         network.trust.fill_(0.0)
-    plain = engine.fill(gappy)[hidden]
+    plain = engine.predict(gappy).mean[hidden]
     stretch = np.broadcast_to(truth.owner[:, None], hidden.shape)[hidden]
     share = _kept(corrected - plain, truth.value[hidden] - plain, stretch)
     log.info("trust: %.2f of the corrections", share)

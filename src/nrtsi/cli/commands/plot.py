@@ -246,6 +246,6 @@ def gaps(
 
 
 def _load(path: Path, device: str = "auto") -> "NRTSI":
-    from nrtsi.imputer.nrtsi import load
+    from nrtsi.imputer.functions import load
 
     return load(path, device=device)

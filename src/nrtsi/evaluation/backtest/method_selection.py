@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from nrtsi.core.gaps import GAP_BINS
+from nrtsi.core.gaps import GAP_BINS, Gaps
 
 __all__ = ["MethodSelection"]
 
@@ -32,6 +32,11 @@ class MethodSelection:
     def used(self) -> tuple[str, ...]:
         """The methods that are used somewhere."""
         return tuple(self.methods[index] for index in np.unique(self.table))
+
+    def index(self, gaps: Gaps) -> Int[np.ndarray, "row dim"]:
+        """The index in `methods` of each missing cell; -1 where it is observed."""
+        channel = np.arange(self.table.shape[0])
+        return np.where(gaps.bucket >= 0, self.table[channel, gaps.bucket], -1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

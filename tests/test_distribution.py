@@ -23,13 +23,13 @@ from nrtsi.evaluation.backtest import MethodSelection
 from nrtsi.evaluation.calibration import Calibration, ErrorCorrelation
 from nrtsi.evaluation.calibration.conformal import GRID
 from nrtsi.imputer.distribution import PredictiveDistribution
-from nrtsi.imputer.limits import Limits
+from nrtsi.imputer.options import ImputeOptions, ImputeTask, Limits
 from nrtsi.imputer.result import SOURCES, ImputationResult
 from nrtsi.inference import Engine
 from nrtsi.network.rows import RowNetwork
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.schedule.plan import plan
-from nrtsi.tables import Clock
+from nrtsi.tables import Clock, Columns, read
 from tests.strategies import seeds, some_series
 
 LEVELS = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
@@ -44,38 +44,38 @@ def some_calibration(seed, dims):
     return Calibration(table, np.ones((dims, GAP_BINS), dtype=np.int64), coherence)
 
 
-def some_answers(seed, bounds=True):
+def some_distribution(seed, bounds=True):
     """Answers about random series, half of them within bounds that the data do not keep."""
     series, rng = some_series(seed), np.random.default_rng(seed)
     missing = ~series.observed
     value = np.where(missing, rng.normal(size=missing.shape), series.value)
-    belief = Prediction(value, missing * rng.uniform(0.1, 2, missing.shape))
+    prediction = Prediction(value, missing * rng.uniform(0.1, 2, missing.shape))
     names = [str(dim) for dim in range(series.dims)]
     within = {"0": (-0.5, 0.7)} if bounds and seed % 2 else None
     return PredictiveDistribution(
         series,
-        belief,
-        Gaps.of(series),
+        prediction,
         some_calibration(seed, series.dims),
         Bounds.of(within, names, np.ones(series.dims)),
+        Gaps.of(series),
     )
 
 
 @given(seeds)
 @settings(max_examples=40)
 def test_observed_cells_never_change_and_the_interval_holds_the_value(seed):
-    answers = some_answers(seed)
-    series, missing = answers.series, ~answers.series.observed
-    quantiles = [answers.quantile(level) for level in LEVELS]
-    lower, upper = answers.interval(0.9)
-    drawn = list(answers.draws(2, seed=3))
-    for each in (answers.value, *quantiles, lower, upper, *drawn):
+    distribution = some_distribution(seed)
+    series, missing = distribution.series, ~distribution.series.observed
+    quantiles = [distribution.quantile(level) for level in LEVELS]
+    lower, upper = distribution.interval(0.9)
+    drawn = list(distribution.draws(2, seed=3))
+    for each in (distribution.value, *quantiles, lower, upper, *drawn):
         np.testing.assert_array_equal(each[~missing], series.value[~missing])
     for below, above in pairwise(quantiles):
         assert (below <= above).all()
-    assert (lower <= answers.value).all()
-    assert (answers.value <= upper).all()
-    narrow = answers.interval(0.5)
+    assert (lower <= distribution.value).all()
+    assert (distribution.value <= upper).all()
+    narrow = distribution.interval(0.5)
     assert (lower <= narrow[0]).all()
     assert (narrow[1] <= upper).all()
 
@@ -83,10 +83,10 @@ def test_observed_cells_never_change_and_the_interval_holds_the_value(seed):
 @given(seeds.map(lambda seed: seed | 1))
 @settings(max_examples=20)
 def test_everything_imputed_is_inside_the_bounds(seed):
-    answers = some_answers(seed)
-    missing = ~answers.series.observed[:, 0]
-    said = [answers.value, *answers.interval(0.99), *answers.draws(2, 0)]
-    for each in (*said, *(answers.quantile(level) for level in LEVELS)):
+    distribution = some_distribution(seed)
+    missing = ~distribution.series.observed[:, 0]
+    said = [distribution.value, *distribution.interval(0.99), *distribution.draws(2, 0)]
+    for each in (*said, *(distribution.quantile(level) for level in LEVELS)):
         assert (each[missing, 0] >= -0.5).all()
         assert (each[missing, 0] <= 0.7).all()
 
@@ -94,35 +94,40 @@ def test_everything_imputed_is_inside_the_bounds(seed):
 @given(seeds)
 @settings(max_examples=20)
 def test_draws_are_the_same_for_a_seed_and_depend_on_the_key_alone(seed):
-    answers = some_answers(seed)
-    first, second = answers.draws(2, seed=5)
-    np.testing.assert_array_equal(first, next(answers.draws(1, seed=5)))
-    if not answers.series.observed.all() and answers.bounds is None:
+    distribution = some_distribution(seed)
+    first, second = distribution.draws(2, seed=5)
+    np.testing.assert_array_equal(first, next(distribution.draws(1, seed=5)))
+    if not distribution.series.observed.all() and distribution.bounds is None:
         assert (first != second).any()
-        assert (first != next(answers.draws(1, seed=6))).any()
-    for each in range(answers.series.series):
-        own = slice(*answers.series.start[each : each + 2])
-        series = answers.series.select(np.array([each]))
-        belief = Prediction(answers.belief.mean[own], answers.belief.std[own])
-        alone = replace(answers, series=series, belief=belief, gaps=Gaps.of(series))
+        assert (first != next(distribution.draws(1, seed=6))).any()
+    for each in range(distribution.series.series):
+        own = slice(*distribution.series.start[each : each + 2])
+        series = distribution.series.select(np.array([each]))
+        prediction = Prediction(
+            distribution.prediction.mean[own], distribution.prediction.std[own]
+        )
+        alone = replace(distribution, series=series, prediction=prediction, gaps=Gaps.of(series))
         np.testing.assert_allclose(next(alone.draws(1, seed=5)), first[own], atol=1e-12)
 
 
 def test_draws_have_the_quantiles_that_are_told():
-    answers = some_answers(2, bounds=False)
-    missing = ~answers.series.observed
-    drawn = np.stack([draw[missing] for draw in answers.draws(400, seed=0)])
+    distribution = some_distribution(2, bounds=False)
+    missing = ~distribution.series.observed
+    drawn = np.stack([draw[missing] for draw in distribution.draws(400, seed=0)])
     assert drawn.shape[1] > 100
     for level in (0.05, 0.5, 0.95):
-        below = np.mean(drawn <= answers.quantile(level)[missing], axis=0)
+        below = np.mean(drawn <= distribution.quantile(level)[missing], axis=0)
         assert np.abs(below - level).max() < 5 * np.sqrt(level * (1 - level) / 400)
         assert abs(below.mean() - level) < 0.03
 
 
 def test_nothing_is_said_of_a_series_in_which_nothing_is_known():
-    answers = some_answers(4, bounds=False)
-    gone = replace(answers, belief=Prediction(answers.belief.mean * np.nan, answers.belief.std))
-    missing = ~answers.series.observed
+    distribution = some_distribution(4, bounds=False)
+    gone = replace(
+        distribution,
+        prediction=Prediction(distribution.prediction.mean * np.nan, distribution.prediction.std),
+    )
+    missing = ~distribution.series.observed
     for each in (gone.value, *gone.interval(0.9), next(gone.draws(1, 0))):
         assert np.isnan(each[missing]).all()
         assert np.isfinite(each[~missing]).all()
@@ -145,10 +150,10 @@ def engine(dims):
 def test_beliefs_have_the_values_of_filling_and_are_sure_of_what_is_known(seed):
     series = some_series(seed)
     made = engine(series.dims)
-    belief = made.predict(series)
-    np.testing.assert_array_equal(belief.mean, made.fill(series))
-    assert (belief.std[series.observed] == 0).all()
-    assert (belief.std[~series.observed] > 0).all()
+    prediction = made.predict(series)
+    np.testing.assert_array_equal(prediction.mean, made.predict(series).mean)
+    assert (prediction.std[series.observed] == 0).all()
+    assert (prediction.std[~series.observed] > 0).all()
 
 
 def test_the_memory_allowed_changes_no_belief():
@@ -166,10 +171,10 @@ def test_what_is_known_for_unsure_stays_so_unsure_and_makes_others_less_sure(see
     given_scale = series.observed * np.random.default_rng(seed).uniform(0, 2, series.value.shape)
     before = given_scale.copy()
     made = engine(series.dims)
-    belief = made.predict(series, scale=given_scale)
+    prediction = made.predict(series, scale=given_scale)
     np.testing.assert_array_equal(given_scale, before)  # it is the caller's
-    np.testing.assert_array_equal(belief.std[series.observed], before[series.observed])
-    assert (belief.std >= made.predict(series).std).all()
+    np.testing.assert_array_equal(prediction.std[series.observed], before[series.observed])
+    assert (prediction.std >= made.predict(series).std).all()
 
 
 def bridge(size):
@@ -184,7 +189,7 @@ def test_errors_of_the_first_level_move_the_line_of_the_second():
     whole = made.predict(series).std.ravel()
     middle = series.observed.copy()
     middle[2] = True
-    value = made.fill(series)
+    value = made.predict(series).mean
     known = replace(series, value=np.where(middle, value, 0.0), observed=middle)
     own = made.predict(known).std.ravel()
     assert own[2] == 0 < own[1]
@@ -227,16 +232,21 @@ def test_a_brownian_bridge_comes_out_exactly_at_the_first_two_levels(monkeypatch
 # Where values come from
 
 
+PANEL = read(np.array([[1.0], [np.nan]]), Columns())
+
+
 def filled_of(seed, clock):
     """Two methods by length of the gap, some cells refused, and one value that is not known."""
-    answers = some_answers(seed)
-    series, gaps = answers.series, answers.gaps
+    distribution = some_distribution(seed)
+    series, gaps = distribution.series, distribution.gaps
     names = tuple(f"c{dim}" for dim in range(series.dims))
     table = np.tile(np.arange(GAP_BINS) % 2, (series.dims, 1))
-    ends = answers.interval(0.9)
+    ends = distribution.interval(0.9)
     refused = Limits(30.0, np.full(series.dims, 4.0)).refused(gaps, ends[1] - ends[0])
     choice = MethodSelection(("nrtsi", "linear"), table)
-    return series, ImputationResult(names, clock, answers.value, ends, gaps, refused, choice)
+    panel = replace(PANEL, clock=clock, columns=Columns(values=names))
+    task = ImputeTask(panel, panel, ImputeOptions(provenance=True), Limits(30.0, np.zeros(0)))
+    return series, ImputationResult(task, distribution.value, ends, gaps, refused, choice)
 
 
 @given(seeds)
@@ -244,7 +254,7 @@ def filled_of(seed, clock):
 def test_columns_beside_the_values_say_cell_by_cell_what_is_so(seed):
     clock = Clock("number", 0, 2.0)
     series, filled = filled_of(seed, clock)
-    columns = filled.columns(about=True)
+    columns = filled.columns()
     for dim, name in enumerate(filled.names):
         for row in range(series.rows):
             said = [columns[f"{name}_{each}"][row] for each in ("source", "method", "gap")]
@@ -261,7 +271,9 @@ def test_columns_beside_the_values_say_cell_by_cell_what_is_so(seed):
             assert said[2] == 2.0 * length
             assert ends == [each[row, dim] for each in filled.interval]
             assert np.isnan(filled.kept[row, dim]) == refused
-    assert list(filled.columns(about=False)) == [
+    options = ImputeOptions(interval=0.9)
+    plain = replace(filled, task=replace(filled.task, options=options))
+    assert list(plain.columns()) == [
         f"{name}_{end}" for name in filled.names for end in ("lower", "upper")
     ]
 
@@ -396,7 +408,7 @@ def test_other_tables_get_the_same_columns_of_their_own_kind(model, kind):
         ({"interval": 1.5}, r"interval must be a probability between 0 and 1, got 1\.5"),
         ({"max_gap": "6 moons"}, r"a duration must be .* got '6 moons'"),
         ({"max_gap": 0}, r"max_gap must be a positive number of steps"),
-        ({"max_width": {"c": 1}}, r"max_width must name columns that are filled.* got 'c'"),
+        ({"max_width": {"c": 1}}, r"max_width must name imputed columns.* got 'c'"),
         ({"method": "magic"}, r"method must be nrtsi, auto or one of .*got 'magic'"),
     ],
 )
@@ -406,7 +418,7 @@ def test_a_wish_that_cannot_be_is_refused(model, wish, message):
 
 
 def test_a_name_that_is_taken_is_refused_before_any_work(model, monkeypatch):
-    monkeypatch.setattr(NRTSI, "_answers", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr(NRTSI, "predict", lambda *_: pytest.fail("it worked"))
     frame = weather().assign(b_gap="x")
     with pytest.raises(InputError, match=r"data must have no column 'b_gap', which the result"):
         model.impute(frame, provenance=True)

@@ -1,4 +1,4 @@
-"""What is too much to be filled, and what may be asked for: limits, and every message."""
+"""Options and limits of `NRTSI.impute`, and every message about them."""
 
 import numpy as np
 import pandas as pd
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from nrtsi import InputError
 from nrtsi.core.gaps import Gaps
 from nrtsi.core.series import SeriesSet
-from nrtsi.imputer.limits import Limits
-from nrtsi.imputer.options import USUAL, ImputeOptions
+from nrtsi.imputer.options import DEFAULT_INTERVAL, ImputeOptions, ImputeTask, Limits
 from nrtsi.tables import Clock, Columns, read
 from tests.strategies import seeds, some_series
 
@@ -38,10 +37,9 @@ def test_cells_of_long_gaps_and_wide_intervals_are_refused_and_no_others(seed, l
 def test_without_limits_nothing_is_refused(seed):
     series = some_series(seed)
     names = [str(each) for each in range(series.dims)]
-    refusal = Limits.of(None, None, NUMBERS, names)
-    assert not refusal.of_widths
-    assert not refusal.refused(Gaps.of(series), np.full(series.value.shape, 1e300)).cells.any()
-    assert not refusal.refused(Gaps.of(series), None).cells.any()
+    limits = Limits.of(ImputeOptions(), NUMBERS, names)
+    assert not limits.refused(Gaps.of(series), np.full(series.value.shape, 1e300)).cells.any()
+    assert not limits.refused(Gaps.of(series), None).cells.any()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_without_limits_nothing_is_refused(seed):
     ],
 )
 def test_the_longest_gap_is_a_duration_or_a_number_of_steps(clock, max_gap, units):
-    assert Limits.of(max_gap, None, clock, NAMES).longest == units
+    assert Limits.of(ImputeOptions(max_gap=max_gap), clock, NAMES).longest == units
 
 
 @pytest.mark.parametrize("steps", [2, 3, 7])
@@ -66,23 +64,26 @@ def test_a_gap_of_just_the_longest_is_filled_even_where_times_are_not_quite_even
     value = np.full((1, 9, 1), np.nan)
     value[0, [0, steps, 8]] = 1.0
     gaps = Gaps.of(SeriesSet.stack(value, time[None]))
-    at = Limits.of(steps, None, NUMBERS, ["a"]).refused(gaps, None).too_long
-    below = Limits.of(steps - 0.01, None, NUMBERS, ["a"]).refused(gaps, None).too_long
+    at = Limits.of(ImputeOptions(max_gap=steps), NUMBERS, ["a"]).refused(gaps, None).too_long
+    below = (
+        Limits.of(ImputeOptions(max_gap=steps - 0.01), NUMBERS, ["a"]).refused(gaps, None).too_long
+    )
     assert not at[1:steps].any()
     assert below[1:steps].all()
 
 
 def test_a_channel_of_which_nothing_is_known_has_an_endless_gap():
     gaps = Gaps.of(SeriesSet.stack(np.full((1, 3, 1), np.nan)))
-    assert Limits.of("1000d", None, HOURLY, ["a"]).refused(gaps, None).too_long.all()
+    assert (
+        Limits.of(ImputeOptions(max_gap="1000d"), HOURLY, ["a"]).refused(gaps, None).too_long.all()
+    )
 
 
 def test_widths_are_one_for_all_or_one_by_column():
-    assert Limits.of(None, 2, HOURLY, NAMES).widest.tolist() == [2, 2]
-    by_name = Limits.of(None, {"b": np.float64(0.5)}, HOURLY, NAMES)
+    assert Limits.of(ImputeOptions(max_width=2), HOURLY, NAMES).widest.tolist() == [2, 2]
+    by_name = Limits.of(ImputeOptions(max_width={"b": np.float64(0.5)}), HOURLY, NAMES)
     assert by_name.widest.tolist() == [np.inf, 0.5]
-    assert by_name.of_widths
-    assert not Limits.of(None, {}, HOURLY, NAMES).of_widths
+    assert Limits.of(ImputeOptions(max_width={}), HOURLY, NAMES).widest.tolist() == [np.inf] * 2
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "0", np.inf, np.nan, True, [6]])
@@ -90,31 +91,31 @@ def test_widths_are_one_for_all_or_one_by_column():
 def test_a_length_that_is_none_is_refused(clock, wrong):
     message = r"max_gap must be a positive number of steps, or a duration such as '6h' .*got .*;"
     with pytest.raises(InputError, match=message):
-        Limits.of(wrong, None, clock, NAMES)
+        Limits.of(ImputeOptions(max_gap=wrong), clock, NAMES)
 
 
 def test_a_text_that_is_no_duration_is_refused():
     with pytest.raises(InputError, match=r"a duration must be .* got '6 moons'"):
-        Limits.of("6 moons", None, HOURLY, NAMES)
+        Limits.of(ImputeOptions(max_gap="6 moons"), HOURLY, NAMES)
 
 
 def test_a_duration_is_refused_where_times_are_plain_numbers():
     message = r"max_gap must be a number of steps where times are plain numbers, got '6h'; write"
     with pytest.raises(InputError, match=message):
-        Limits.of("6h", None, NUMBERS, NAMES)
+        Limits.of(ImputeOptions(max_gap="6h"), NUMBERS, NAMES)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, np.inf, np.nan, True, "2", {"a": 0}, {"a": None}])
 def test_a_width_that_is_none_is_refused(wrong):
     message = r"max_width must be a positive number in the units of the column.*; give a number"
     with pytest.raises(InputError, match=message):
-        Limits.of(None, wrong, HOURLY, NAMES)
+        Limits.of(ImputeOptions(max_width=wrong), HOURLY, NAMES)
 
 
 def test_a_width_of_no_column_is_refused():
-    message = r"max_width must name columns that are filled, which are a, b, got 'c'; leave"
+    message = r"max_width must name imputed columns, which are a, b, got 'c'; leave"
     with pytest.raises(InputError, match=message):
-        Limits.of(None, {"a": 1, "c": 2}, HOURLY, NAMES)
+        Limits.of(ImputeOptions(max_width={"a": 1, "c": 2}), HOURLY, NAMES)
 
 
 # ImputeOptions
@@ -128,19 +129,19 @@ def panel(**more):
 @pytest.mark.parametrize("wrong", [0, 1, -0.1, 90, np.nan, True, "0.9"])
 def test_an_interval_that_is_no_probability_is_refused(wrong):
     with pytest.raises(InputError, match=r"interval must be a probability between 0 and 1, got"):
-        ImputeOptions(interval=wrong).check(panel())
+        ImputeOptions(interval=wrong)
 
 
 def test_a_method_that_there_is_not_is_refused():
     message = r"method must be nrtsi, auto or one of linear.*, got 'magic'; correct it"
     with pytest.raises(InputError, match=message):
-        ImputeOptions(method="magic").check(panel())
+        ImputeOptions(method="magic")
 
 
 @pytest.mark.parametrize("options", [ImputeOptions(max_gap=-1), ImputeOptions(max_width={"z": 1})])
 def test_limits_are_checked_with_the_rest(options):
     with pytest.raises(InputError, match=r"max_(gap|width) must"):
-        options.check(panel())
+        ImputeTask.of(panel(), options)
 
 
 @pytest.mark.parametrize(
@@ -157,27 +158,27 @@ def test_limits_are_checked_with_the_rest(options):
 def test_a_column_that_is_there_already_is_refused(options, taken):
     message = rf"data must have no column '{taken}', which the result adds; rename the column"
     with pytest.raises(InputError, match=message):
-        options.check(panel(**{taken: ["x", "y", "z"]}))
+        ImputeTask.of(panel(**{taken: ["x", "y", "z"]}), options)
 
 
 def test_a_column_is_in_the_way_only_where_it_would_be_added():
-    ImputeOptions(interval=0.5).check(panel(a_source=["x", "y", "z"]))
-    ImputeOptions(max_width=2).check(panel(a_lower=["x", "y", "z"]))
+    ImputeTask.of(panel(a_source=["x", "y", "z"]), ImputeOptions(interval=0.5))
+    ImputeTask.of(panel(a_lower=["x", "y", "z"]), ImputeOptions(max_width=2))
 
 
 @pytest.mark.parametrize("options", [ImputeOptions(interval=0.9), ImputeOptions(provenance=True)])
 def test_an_array_has_no_names_for_more_columns(options):
     message = r"interval and provenance must be asked of a table, got an array.*ask for quantiles"
     with pytest.raises(InputError, match=message):
-        options.check(read(np.array([[1.0], [np.nan]]), Columns()))
+        ImputeTask.of(read(np.array([[1.0], [np.nan]]), Columns()), options)
 
 
 def test_what_is_asked_beside_the_values():
-    assert ImputeOptions().level == USUAL
+    assert ImputeOptions().level == DEFAULT_INTERVAL
     assert ImputeOptions(interval=0.5).level == 0.5
     assert not ImputeOptions(max_gap=2, max_width=3).adds_columns
-    assert ImputeOptions().only_values
-    assert not ImputeOptions(max_gap=2).only_values
+    assert not ImputeOptions(max_gap=2).needs_intervals
+    assert ImputeOptions(max_width=3).needs_intervals
     assert ImputeOptions(provenance=True).columns("x") == [
         "x_source", "x_method", "x_gap", "x_lower", "x_upper",
     ]  # fmt: skip

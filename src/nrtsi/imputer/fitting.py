@@ -1,0 +1,213 @@
+"""Fits a model: scales the series, holds out cells, trains, and calibrates on them."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nrtsi.core.bounds import Bounds
+from nrtsi.core.events import Listener
+from nrtsi.core.fingerprint import digest, fingerprint
+from nrtsi.core.scaling import Scaler
+from nrtsi.core.series import SeriesSet
+from nrtsi.core.state import digest as state_digest
+from nrtsi.errors import InputError
+from nrtsi.evaluation.backtest import Backtest, BacktestRun
+from nrtsi.evaluation.calibration import Calibration, HoldOut
+from nrtsi.imputer.fitted import FittedModel
+from nrtsi.inference import Engine
+from nrtsi.predictors.analogs import AnalogFit, select_analogs
+from nrtsi.tables import Clock
+from nrtsi.training.curriculum import train
+from nrtsi.training.plan import TrainingPlan
+from nrtsi.training.settings import a_row_a_unit, is_partial, resolve
+
+__all__ = ["Fit", "bounds_of", "fit_model", "holdout_spec", "score"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model and how its training went."""
+
+    model: FittedModel
+    seconds: float
+    interrupted: bool
+    failure: Exception | None
+    """Why training stopped early; the model has the best weights until then."""
+
+
+def fit_model(
+    params: Mapping[str, Any],
+    series: SeriesSet,
+    clock: Clock,
+    names: Sequence[str],
+    *,
+    validation: SeriesSet | None = None,
+    listener: Listener | None = None,
+    path: Path | None = None,
+    resume: bool = False,
+) -> Fit:
+    """Fits a model on the observed cells of `series`.
+
+    Args:
+        params: Parameters of `NRTSI`.
+        series: The data, in the caller's units.
+        clock: The unit of time.
+        names: Names of the channels.
+        validation: Series that select the weights; parts of `series` do without it.
+        listener: Is called at every training step.
+        path: File of the checkpoint.
+        resume: Continue from the checkpoint if it exists.
+    """
+    scaler = _scaler(params["scaling"], series)
+    bounds = bounds_of(params["bounds"], names, scaler)
+    _warn_of_bounds(bounds, series, names)
+    train_set = scaler.scale(series)
+    validation_set = None if validation is None else scaler.scale(validation)
+    plan, setting, preset = resolve(params, train_set, clock)
+    spec = holdout_spec(params, series, clock)
+    holdout = HoldOut.of(series if validation is None else validation, **spec, like=series)
+    if holdout is not None and validation_set is None:
+        train_set = holdout.leave(train_set)
+    elif holdout is not None and validation_set is not None:
+        validation_set = holdout.leave(validation_set)
+    if validation_set is not None:
+        _check_validation(validation_set, plan)
+    analogs = None
+    if plan.model.recall:
+        analogs = select_analogs(train_set, plan.hiding, plan.seed, validation_set)
+    log.info("setting %s, preset %s, network %s", setting, preset, plan.model.network)
+    trained = train(
+        plan,
+        train_set,
+        validation=validation_set,
+        kept=analogs,
+        path=path,
+        identity=_identity(plan, train_set, validation_set, analogs),
+        resume=resume,
+        listener=listener,
+    )
+    model = FittedModel(
+        engine=Engine(
+            trained.networks,
+            trained.course.model,
+            trained.course.layout,
+            trained.course.schedule,
+            trained.hints.lasting(),
+        ),
+        scaler=scaler,
+        fingerprint=fingerprint(series),
+        setting=setting,
+        preset=preset,
+        steps=trained.steps,
+        history=trained.history,
+        calibration=Calibration.none(series.dims),
+        holdout=None if validation is not None else {"data": digest(series), "spec": spec},
+    )
+    if holdout is not None and trained.failure is None:
+        backtest = score(model, holdout, clock, names, bounds)
+        model = replace(model, calibration=backtest.calibrate())
+    return Fit(model, trained.seconds, trained.interrupted, trained.failure)
+
+
+def score(
+    model: FittedModel | Exception,
+    holdout: HoldOut,
+    clock: Clock,
+    names: Sequence[str],
+    bounds: Bounds | None,
+    *,
+    baselines: Sequence[str] = (),
+    cells: int = 0,
+    listener: Listener | None = None,
+) -> Backtest:
+    """Predicts the held-out cells by the model and by baselines, and compares with the truth.
+
+    Args:
+        model: The fitted model, or the error that its fit raised.
+        holdout: The hidden cells.
+        clock: The unit of time.
+        names: Names of the channels.
+        bounds: Bounds of the channels.
+        baselines: Names of the baselines.
+        cells: Number of observed cells of the data.
+        listener: Is called at every step of the imputation.
+    """
+    run = BacktestRun(holdout, clock)
+    if isinstance(model, Exception):
+        run.fail("nrtsi", model)
+    else:
+        run.run_model(lambda known: model.predict(known, listener=listener))
+    for name in baselines:
+        run.run_baseline(name)
+    return run.result(tuple(names), cells, bounds)
+
+
+def holdout_spec(params: Mapping[str, Any], series: SeriesSet, clock: Clock) -> dict[str, Any]:
+    """Arguments of `HoldOut.of` for these data."""
+    return {
+        "mask": params["mask"],
+        "whole_rows": not is_partial(params["setting"], series),
+        "seed": int(params["seed"]),
+        "day": clock.day if a_row_a_unit(series) else None,
+    }
+
+
+def bounds_of(bounds: Any, names: Sequence[str], scaler: Scaler) -> Bounds | None:
+    """The bounds of each channel; None without any."""
+    return Bounds.of(bounds, list(names), scaler.spread)
+
+
+def _scaler(scaling: str, series: SeriesSet) -> Scaler:
+    if scaling not in ("channel", "shared"):
+        raise InputError(f"scaling must be 'channel' or 'shared', got {scaling!r}")
+    scaler = Scaler.fit(series)
+    return scaler if scaling == "channel" else scaler.shared()
+
+
+def _warn_of_bounds(bounds: Bounds | None, series: SeriesSet, names: Sequence[str]) -> None:
+    counts: Sequence[int] = (
+        [] if bounds is None else bounds.outside_count(series.value, series.observed)
+    )
+    for name, count in zip(names, counts, strict=False):
+        if count:
+            log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
+
+
+def _check_validation(validation: SeriesSet, plan: TrainingPlan) -> None:
+    """Refuses data that cannot select weights."""
+    if not validation.observed.any():
+        raise InputError("validation must have something observed, got nothing; leave it out")
+    if validation.partly.any() and not plan.layout.partial:
+        raise InputError(
+            f"validation must have rows observed in all columns or in none, as the data have, got "
+            f"{int(validation.partly.sum())} partly observed rows; fit with setting='partial'"
+        )
+
+
+def _identity(
+    plan: TrainingPlan, series: SeriesSet, validation: SeriesSet | None, analogs: AnalogFit | None
+) -> str:
+    """A digest of the data and the settings; a checkpoint resumes only the same run."""
+    arrays, record = ({}, None) if analogs is None else analogs.memory.pack()
+    parts: list[Any] = [arrays[name] for name in sorted(arrays)]
+    for data in (series,) if validation is None else (series, validation):
+        parts += [data.time, data.value, data.observed, data.start]
+    settings = [
+        record,
+        plan.model.model_dump(),
+        plan.schedule.model_dump(),
+        plan.train.model_dump(exclude={"batch", "compile"}),
+        plan.layout.to_dict(),
+        plan.hiding.kinds,
+        plan.budget.seconds,
+        plan.budget.steps,
+        plan.seed,
+        plan.free,
+    ]
+    return state_digest(*map(np.asarray, parts), settings)

@@ -1,0 +1,118 @@
+"""Back-tests a model against the baselines and selects the method of each cell."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from nrtsi.baselines import BASELINES
+from nrtsi.core.events import Listener
+from nrtsi.core.series import SeriesSet
+from nrtsi.errors import InputError
+from nrtsi.evaluation.backtest import FAILURES, OUR_FAILURES, Backtest, MethodSelection
+from nrtsi.evaluation.calibration import Calibration, HoldOut
+from nrtsi.imputer.fitting import holdout_spec, score
+from nrtsi.tables import Clock, Panel
+
+if TYPE_CHECKING:
+    from nrtsi.imputer.nrtsi import NRTSI
+
+__all__ = ["backtest_panel", "baseline_values", "select_method"]
+
+
+def select_method(
+    model: "NRTSI",
+    panel: Panel,
+    method: str,
+    *,
+    calibrated: bool = True,
+    listener: Listener | None = None,
+) -> tuple[MethodSelection, Calibration]:
+    """The method of each channel and gap length, and the distribution of its errors.
+
+    Args:
+        model: A fitted model; "auto" keeps the result of its back-test there.
+        panel: The data.
+        method: "nrtsi", "auto" or the name of a baseline.
+        calibrated: Back-test a baseline to calibrate it.
+        listener: Is called at every step.
+    """
+    dims = panel.series.dims
+    if method == "nrtsi":
+        return MethodSelection.always(method, dims), model.fitted_.calibration
+    if method == "auto":
+        if model.fitted_.auto is None:
+            backtest_panel(model, panel, tuple(BASELINES), listener)
+        assert model.fitted_.auto is not None
+        return model.fitted_.auto
+    if not calibrated:
+        return MethodSelection.always(method, dims), Calibration.none(dims)
+    backtest = backtest_panel(model, panel, (method,), listener)
+    if method in backtest.failed:
+        raise InputError(f"{method} cannot impute these data: {backtest.failed[method]}")
+    return MethodSelection.always(method, dims), backtest.calibrate(method)
+
+
+def backtest_panel(
+    model: "NRTSI",
+    panel: Panel,
+    baselines: Sequence[str] = tuple(BASELINES),
+    listener: Listener | None = None,
+) -> Backtest:
+    """Does what `NRTSI.backtest` describes, for data that were read already."""
+    series = panel.series
+    fitted = model.fitted_ if model.__sklearn_is_fitted__() else None
+    holdout = None if fitted is None else fitted.held_out(series)
+    scored, failure = model, None
+    if fitted is None or (holdout is None and fitted.has_seen(series)):
+        scored, failure = _refitted(model, panel, listener)
+        holdout = scored.fitted_.held_out(series) if failure is None else None
+    spec = holdout_spec(scored.get_params(deep=False), series, panel.clock)
+    holdout = holdout or HoldOut.of(series, **spec)
+    if holdout is None:
+        raise InputError(
+            f"the data must have enough observed cells to hide some, got "
+            f"{series.observed.sum()} observed cells in {series.series} series; give more rows"
+        )
+    backtest = score(
+        scored.limited if failure is None else failure,
+        holdout,
+        panel.clock,
+        [str(name) for name in panel.columns.values or ()],
+        scored.channel_bounds if failure is None else None,
+        baselines=baselines,
+        cells=int(series.observed.sum()),
+        listener=listener,
+    )
+    if fitted is not None and set(baselines) == set(BASELINES):
+        model.fitted_ = replace(fitted, auto=(backtest.choice, backtest.calibrate("auto")))
+    return replace(backtest, backend=panel.backend, remarks=panel.guesses)
+
+
+def baseline_values(
+    name: str, series: SeriesSet, query: Panel, clock: Clock
+) -> Float[np.ndarray, "row dim"]:
+    """The values of a baseline that is fitted on the data."""
+    baseline = BASELINES[name](on_empty="skip")
+    baseline.clock_ = clock
+    try:
+        baseline.fit_series(series)
+        return baseline.values(series, query)
+    except FAILURES as error:
+        raise InputError(
+            f"{name} cannot impute these data: {error}; use another method"
+        ) from error
+
+
+def _refitted(
+    model: "NRTSI", panel: Panel, listener: Listener | None
+) -> "tuple[NRTSI, Exception | None]":
+    """A copy fitted on these data, and the error if it cannot be fitted."""
+    copy = type(model)(**model.get_params(deep=False))
+    try:
+        copy.fit_panel(panel, listener=listener)
+    except OUR_FAILURES as error:
+        return copy, error
+    return copy, None

@@ -75,12 +75,12 @@ class Stub:
     def read(self, frame):
         self.reads += 1
         return SimpleNamespace(
-            guesses=("time: column 'time' (guessed)",),
+            notes=("time: column 'time' (guessed)",),
             series=SeriesSet.stack(np.full((1, 2, 1), np.nan)),
-            asked=lambda at, every: None,
+            query=lambda at, every: None,
             clock=Clock("datetime", 0, 3600e9),
             columns=self.columns_,
-            check_beside=lambda names: None,
+            writer=SimpleNamespace(check_new_columns=lambda names: None),
         )
 
     def fit_panel(self, panel, **options):
@@ -505,7 +505,7 @@ BAD = [
     (
         "time,x\n1,2\n",
         ["--columns", "x,z"],
-        r"every named column, got no 'z'; there are 'time', 'x'",
+        r"every named column, got no 'z'; its columns are 'time', 'x'",
     ),
     (
         "time,x,c\n1,2,red\n2,3,blue\n",
@@ -536,7 +536,11 @@ BAD = [
     ("time,x,y\n1,2,\n", ["--columns", "x,y"], r"at least one observed value, got none in 'y'"),
     ("time,x\n1,2\n2,\n", [], r"fitting needs at least 2 rows with something observed, got 1"),
     ("", [], r"is empty"),
-    (GAPPY, ["--columns", "x y"], r"every named column, got no 'x y'; there are 'time', 'x'"),
+    (
+        GAPPY,
+        ["--columns", "x y"],
+        r"every named column, got no 'x y'; its columns are 'time', 'x'",
+    ),
 ]
 
 

@@ -11,7 +11,7 @@ from nrtsi.baselines.parameters import Parameters
 from nrtsi.core.events import Listener
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.tables import Columns, Panel, fitted_columns_must_match, read
+from nrtsi.tables import Columns, Panel, read
 
 __all__ = ["Fill", "Imputer", "warn_of_row_numbers"]
 
@@ -128,7 +128,7 @@ class Imputer(Parameters):
             )
         self.clock_ = panel.clock
         self.columns_ = panel.columns
-        self.guesses_ = panel.guesses
+        self.guesses_ = panel.notes
 
     def impute(
         self,
@@ -155,8 +155,8 @@ class Imputer(Parameters):
             InputError: The data cannot be used, or differs from the fitted; the message says how.
         """
         panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
-        return asked.fill(self.values(panel, asked, self._filler(listener)))
+        asked = panel.query(at, every)
+        return asked.write(self.values(panel, asked, self._filler(listener)))
 
     def _filler(self, listener: Listener | None) -> Fill:
         """What fills a set of series and tells `listener` of it."""
@@ -179,7 +179,6 @@ class Imputer(Parameters):
     def open(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
         """Reads data for imputation, checked against what was fitted."""
         self.must_be_fitted()
-        fitted_columns_must_match(frame, self.columns_)
         panel = read(frame, self.columns_, clock=self.clock_, times=times)
         self._refuse_empty(panel)
         return panel
@@ -241,4 +240,4 @@ class Imputer(Parameters):
 def warn_of_row_numbers(panel: Panel) -> None:
     """Logs a warning where no times were found: the one guess that is easily wrong unnoticed."""
     if panel.by_row_number:
-        log.warning("%s", next(each for each in panel.guesses if each.startswith("time:")))
+        log.warning("%s", next(each for each in panel.notes if each.startswith("time:")))

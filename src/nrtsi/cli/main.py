@@ -223,7 +223,7 @@ def _filled(
     with ProgressBar(quiet=console.quiet) as listener:
         if panel is not None:
             # A mistake in these is found now, not after the training.
-            panel.asked(at, asking.every)
+            panel.query(at, asking.every)
             ImputeOptions(**options).check(panel)
             imputer.fit_panel(panel, listener=listener)
         return imputer.impute(table.typed, at=at, every=asking.every, listener=listener, **options)
@@ -344,9 +344,9 @@ def demo(
 ) -> None:
     """Fill a small weather file that comes with nrtsi, and report on how good that is."""
     from nrtsi.cli.demo import run_demo
-    from nrtsi.tables import duration
+    from nrtsi.tables import parse_duration
 
-    duration(budget)  # refuses a mistake before a folder is made
+    parse_duration(budget)  # refuses a mistake before a folder is made
     with ProgressBar(quiet=console.quiet) as listener:
         result = run_demo(out, budget=budget, overwrite=overwrite, listener=listener)
     typer.echo(
@@ -394,7 +394,7 @@ def _new_model(settings: Settings, table: "Table", console: Console) -> "tuple[N
 
     model = NRTSI(**settings.given())
     panel = model.read(table.typed)
-    for guess in panel.guesses:
+    for guess in panel.notes:
         console.say(guess)
     return model, panel
 

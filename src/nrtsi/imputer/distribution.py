@@ -41,7 +41,7 @@ def believed(
     belief = _networks(fitted, panel, asked, listener)
     bucket = Gaps.of(asked.series).bucket
     index = choice.table[np.arange(asked.series.dims), bucket]
-    value = np.where(asked.nothing_known, np.nan, belief.mean)
+    value = np.where(asked.unobserved, np.nan, belief.mean)
     for name in choice.used:
         if name != "nrtsi":
             own = (bucket >= 0) & (index == choice.methods.index(name))

@@ -55,7 +55,7 @@ class Limits:
         Raises:
             InputError: One of them is no length, or no width, or of a column there is not.
         """
-        longest = inf if max_gap is None else clock.length_of(max_gap, "max_gap")
+        longest = inf if max_gap is None else clock.parse_length(max_gap, "max_gap")
         return cls(longest, _widths(max_width, names))
 
     @property

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ from nrtsi.imputer.options import IMPUTE_OPTIONS, ImputeOptions, check_method
 from nrtsi.imputer.result import ImputationResult
 from nrtsi.inference import Engine, part_of
 from nrtsi.predictors.analogs import AnalogFit, select_analogs
-from nrtsi.tables import Clock, Columns, Panel, fitted_columns_must_match, read
+from nrtsi.tables import Clock, Columns, Panel, read
 from nrtsi.training import checkpoint as model_file
 from nrtsi.training.curriculum import train
 from nrtsi.training.plan import TrainingPlan
@@ -183,7 +183,6 @@ class NRTSI(Imputer):
         warn_of_row_numbers(panel)
         held = None
         if validation is not None:
-            fitted_columns_must_match(validation, panel.columns)
             held = read(validation, panel.columns, clock=panel.clock, times=validation_times)
         elif validation_times is not None:
             raise InputError("validation_times must come with validation; give both or neither")
@@ -348,16 +347,16 @@ class NRTSI(Imputer):
         """
         options = ImputeOptions(method, interval, max_gap, max_width, provenance)
         panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
+        asked = panel.query(at, every)
         options.check(asked)
         if options.only_values:
-            return asked.fill(self._values(panel, asked, listener))
+            return asked.write(self._values(panel, asked, listener))
         if not options.needs_intervals:
-            return asked.fill(self._without_intervals(panel, asked, options, listener))
+            return asked.write(self._without_intervals(panel, asked, options, listener))
         filled = self.fill_panel(panel, asked, options, listener)
         if not options.adds_columns:
-            return asked.fill(filled.kept)
-        return asked.append_columns(asked.fill(filled.kept), filled.columns(about=provenance))
+            return asked.write(filled.kept)
+        return asked.write(filled.kept, filled.columns(about=provenance))
 
     def _values(
         self, panel: Panel, asked: Panel, listener: Listener | None
@@ -466,7 +465,7 @@ class NRTSI(Imputer):
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise InputError(f"draws must be a whole number and at least 1, got {draws!r}")
         panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
+        asked = panel.query(at, every)
         if self._draws_in_turn and method == "nrtsi":
             ways = (self._way(draw, draws, listener) for draw in range(draws))
             values = [self._inside(self.values(panel, asked, way)) for way in ways]
@@ -527,7 +526,7 @@ class NRTSI(Imputer):
         """
         _check_levels(levels)
         panel = self.open(frame, times=times)
-        asked = panel.asked(at, every)
+        asked = panel.query(at, every)
         answers, _ = self._answers(panel, asked, method, listener)
         values = [answers.quantile(level) for level in levels]
         return asked.stack(values, "quantile", list(levels))
@@ -583,7 +582,7 @@ class NRTSI(Imputer):
         trial = model._try(aside, baselines, listener, cells=cells, failure=failure)
         if fitted is not None and set(baselines) == set(BASELINES):
             self.fitted_ = replace(fitted, auto=(trial.choice, trial.calibrate("auto")))
-        return replace(trial, backend=panel.backend, remarks=panel.guesses)
+        return replace(trial, backend=panel.writer.backend, remarks=panel.notes)
 
     def _refitted(
         self, panel: Panel, listener: Listener | None
@@ -639,7 +638,7 @@ class NRTSI(Imputer):
         columns = self.columns_
         return {
             "columns": {"time": columns.time, "id": columns.id, "values": columns.values},
-            "clock": self.clock_.to_json(),
+            "clock": asdict(self.clock_),
             "params": _plain(self.get_params(deep=False)),
         }
 
@@ -652,7 +651,7 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     """
     tensors, record = model_file.load(Path(path), "model")
     model = NRTSI(**record["params"] | {"device": device})
-    model.clock_ = Clock.from_json(record["clock"])
+    model.clock_ = Clock(**record["clock"])
     model.columns_ = Columns(**record["columns"])
     model.guesses_ = ()
     model.fitted_ = FittedModel.unpack(tensors, record, device_of(device))

@@ -60,7 +60,9 @@ class ImputeOptions:
         self.refusal(panel.clock, panel.columns)
         if self.adds_columns:
             names = panel.columns.values or ()
-            panel.check_beside([new for name in names for new in self.columns(str(name))])
+            panel.writer.check_new_columns(
+                [new for name in names for new in self.columns(str(name))]
+            )
 
     def refusal(self, clock: Clock, columns: Columns) -> Limits:
         """What is too much to be filled."""

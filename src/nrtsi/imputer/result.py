@@ -65,7 +65,7 @@ class ImputationResult:
             if about:
                 columns[f"{name}_source"] = source[:, dim]
                 columns[f"{name}_method"] = method[:, dim]
-                columns[f"{name}_gap"] = self.clock.lengths(length[:, dim])
+                columns[f"{name}_gap"] = self.clock.to_durations(length[:, dim])
             for end, each in zip(("lower", "upper"), self.interval, strict=True):
                 columns[f"{name}_{end}"] = np.where(missing[:, dim], each[:, dim], np.nan)
         return columns

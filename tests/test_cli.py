@@ -512,7 +512,7 @@ BAD = [
         ["--columns", "c"],
         r"column 'c' must be numeric, got String; .*leave it out of --columns",
     ),
-    ("time,x\n1,2\n1,3\n2,\n", [], r"times must be unique .*2 rows at '1'.*series with --id"),
+    ("time,x\n1,2\n1,3\n2,\n", [], r"times must be unique .*2 rows at '1'.*id column with --id"),
     ("time,x\n1,2\n2,inf\n3,\n", [], r"column 'x' must be finite, got inf at row 1"),
     (
         "id,time,x\na,1,2\na,2,\nb,1,\nb,2,\n",
@@ -524,7 +524,7 @@ BAD = [
     (
         "when,x\nsoon,2\nlater,\n",
         ["--time", "when"],
-        r"time column 'when' must hold times .*got 'soon' at row 0",
+        r"time column 'when' must hold timestamps .*got 'soon' at row 0",
     ),
     ("time,x\n1,2\n,3\n", [], r"time column 'time' must be known .*a missing time at row 1"),
     ("time,x\n1,2\n2,\n", ["--time", "clock"], r"every named column, got no 'clock'"),
@@ -577,8 +577,8 @@ def test_bad_data_is_refused_in_one_line_and_nothing_is_lost(tmp_path, text, opt
         ("--every", "0", "a duration must be a positive number .*got '0'"),
         ("--every", "often", "a duration must be .*got 'often'"),
         ("--at", "when\n2024-01-01\n", "must have the time column 'time', got 'when'"),
-        ("--at", "time\nsoon\n", "must hold times .*got 'soon'"),
-        ("--at", "time\n3\n", "must be datetimes like the data's, got int64"),
+        ("--at", "time\nsoon\n", "must hold timestamps .*got 'soon'"),
+        ("--at", "time\n3\n", "must be datetimes as in the data, got int64"),
     ],
 )
 def test_times_that_cannot_be_asked_for_are_refused_before_training(

@@ -89,12 +89,13 @@ def parse_step(step: float | str, kind: str, name: str) -> float:
         InputError: `step` is not a duration (datetimes) or not a positive number (numbers).
     """
     if kind == "datetime":
+        seconds = parse_duration(step) if isinstance(step, str) else math.nan
         if not isinstance(step, str) or _PLAIN.fullmatch(step):
             raise InputError(
                 f"{name} must be a duration such as '15min' for datetimes, got {step}; "
                 f"add a unit, e.g. '{step}min'"
             )
-        return parse_duration(step) * _SECOND
+        return seconds * _SECOND
     length = _positive(step)
     if math.isnan(length):
         raise InputError(

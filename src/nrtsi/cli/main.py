@@ -168,10 +168,14 @@ def impute(
     from nrtsi.imputer.options import ImputeOptions
     from nrtsi.scale.journal import memory_for
     from nrtsi.scale.sources import in_parts
-    from nrtsi.tables.arrow import do_without_pandas
-    from nrtsi.tables.files import check_output, read_table, write_table
+    from nrtsi.tables.files import (
+        check_output,
+        prevent_pandas_import,
+        read_table,
+        write_table,
+    )
 
-    do_without_pandas()
+    prevent_pandas_import()
     options = ImputeOptions(**asking.given())
     memory = memory_for(stream_options.memory, out, resume=stream_options.resume)
     if in_parts(data, out, memory):

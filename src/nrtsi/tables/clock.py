@@ -83,11 +83,7 @@ def _positive(number: Any) -> float:
 
 
 def parse_step(step: float | str, kind: str, name: str) -> float:
-    """Length of a step: nanoseconds for datetimes, otherwise in the measure of the time column.
-
-    Raises:
-        InputError: `step` is not a duration (datetimes) or not a positive number (numbers).
-    """
+    """Length of a step: nanoseconds for datetimes, otherwise in the measure of the time column."""
     if kind == "datetime":
         seconds = parse_duration(step) if isinstance(step, str) else math.nan
         if not isinstance(step, str) or _PLAIN.fullmatch(step):
@@ -137,11 +133,7 @@ class Times:
 
     @classmethod
     def read(cls, values: Any, name: str) -> "Times":
-        """Times of a column, list or array of datetimes, dates, numbers or text.
-
-        Raises:
-            InputError: The type is none of these, or a time is missing, not finite or not parsed.
-        """
+        """Times of a column, list or array of datetimes, dates, numbers or text."""
         array, stamp_format = to_arrow(values, name), None
         kind = array.type
         if array.null_count:
@@ -200,11 +192,7 @@ class Times:
         return _cast_exactly(stamps, self.type)
 
     def refine(self, tick: int) -> "Times":
-        """The same times in ticks of at most `tick` nanoseconds.
-
-        Raises:
-            InputError: A time is too far from 1970 for such ticks.
-        """
+        """The same times in ticks of at most `tick` nanoseconds."""
         if self.kind == "number" or self.tick <= tick:
             return self
         factor = self.tick // tick
@@ -219,9 +207,6 @@ class Times:
         """These and queried times in common ticks, so that equal times have equal ticks.
 
         Naive queried times are local times of the table's zone.
-
-        Raises:
-            InputError: Only one of them has datetimes, or only the query has a zone.
         """
         if self.kind != query.kind:
             raise InputError(
@@ -332,11 +317,7 @@ class Clock:
         return cls(times.kind, origin, length)
 
     def to_units(self, times: Times) -> Float[np.ndarray, " row"]:
-        """Times in units from the origin.
-
-        Raises:
-            InputError: The times are of the other kind.
-        """
+        """Times in units from the origin."""
         if times.kind != self.kind:
             names = {"datetime": "datetimes", "number": "plain numbers"}
             raise InputError(

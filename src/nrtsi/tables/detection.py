@@ -89,11 +89,7 @@ class Owners:
 
     @classmethod
     def read(cls, column: nw.Series[Any]) -> "Owners":
-        """The series of each row from the id column.
-
-        Raises:
-            InputError: An id is missing, or ids have several types.
-        """
+        """The series of each row from the id column."""
         name = f"id column {column.name!r}"
         array = to_arrow(column, name)
         absent = np.asarray(array.is_null(nan_is_null=True))
@@ -129,9 +125,6 @@ def detect(frame: nw.DataFrame[Any], columns: Columns, *, fitted: bool) -> Detec
         frame: The table.
         columns: The columns that the user named.
         fitted: Whether `columns` are those of a fitted model, for the message.
-
-    Raises:
-        InputError: A named column is absent or of the wrong type, or no value column exists.
     """
     index = time_index(frame)
     indexed = index is not None and columns.time in (None, index.name)

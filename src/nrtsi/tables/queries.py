@@ -35,9 +35,6 @@ class TimeQuery:
                 column and perhaps the id column.
             ids: The series of the table.
             columns: The columns of the table.
-
-        Raises:
-            InputError: The times cannot be read, or a series is not in the table.
         """
         if isinstance(nw.from_native(at, pass_through=True), nw.DataFrame | nw.LazyFrame):
             frame = open_frame(at)
@@ -53,11 +50,7 @@ class TimeQuery:
     def grid(
         cls, times: Times, start: Int[np.ndarray, " bound"], every: str | float
     ) -> "TimeQuery":
-        """For each series the times from its first to its last row in steps of `every`.
-
-        Raises:
-            InputError: `every` is not a step of the times' kind, or the grid would be huge.
-        """
+        """For each series the times from its first to its last row in steps of `every`."""
         step = parse_step(every, times.kind, "every")
         if times.kind == "datetime":
             nanoseconds = round(step)

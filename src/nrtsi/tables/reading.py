@@ -17,11 +17,7 @@ __all__ = ["Rows", "open_frame", "read_rows"]
 
 
 def open_frame(data: Any) -> nw.DataFrame[Any]:
-    """Wraps the user's frame with narwhals.
-
-    Raises:
-        InputError: The data is not a frame, is lazy or empty, or has duplicate column names.
-    """
+    """Wraps the user's frame with narwhals."""
     kind = f"{type(data).__module__.split('.')[0]}.{type(data).__qualname__}"
     try:
         frame = nw.from_native(data, pass_through=True, allow_series=True)
@@ -73,11 +69,7 @@ class Rows:
             )
 
     def order(self) -> Int[np.ndarray, " line"]:
-        """The order that sorts the rows by series and time.
-
-        Raises:
-            InputError: A series has the same time twice.
-        """
+        """The order that sorts the rows by series and time."""
         code, ticks = self.owners.code, self.times.ticks
         later = (code[1:] == code[:-1]) & (ticks[1:] > ticks[:-1])
         if (later | (code[1:] > code[:-1])).all():
@@ -111,9 +103,6 @@ def read_rows(data: Any, columns: Columns, times: np.ndarray | None, *, fitted: 
         columns: The columns that the user named.
         times: Times of an array's steps.
         fitted: Whether `columns` are those of a fitted model, for messages.
-
-    Raises:
-        InputError: The data cannot be used.
     """
     if isinstance(data, np.ndarray):
         return _array_rows(data, columns, times, fitted=fitted)

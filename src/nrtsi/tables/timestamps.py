@@ -26,11 +26,7 @@ _ZONE = r"(?: ?(?P<z>Z|[+-]\d{2}:?\d{2}))?"
 
 
 def to_arrow(values: Any, name: str) -> pa.Array:
-    """Converts a narwhals column, a list or a numpy array to Arrow; messages call it `name`.
-
-    Raises:
-        InputError: The values have several types.
-    """
+    """Converts a narwhals column, a list or a numpy array to Arrow; messages call it `name`."""
     if isinstance(values, nw.Series):
         values = values.to_list() if isinstance(values.dtype, nw.Object) else values.to_arrow()
     if not isinstance(values, pa.Array | pa.ChunkedArray):
@@ -142,11 +138,7 @@ _UNAMBIGUOUS = (
 
 
 def parse_timestamps(text: pa.Array, name: str) -> tuple[pa.Array, TimestampFormat]:
-    """Parses a text column; returns its timestamps and their format.
-
-    Raises:
-        InputError: A row does not parse, or day and month cannot be distinguished.
-    """
+    """Parses a text column; returns its timestamps and their format."""
     with contextlib.suppress(pa.ArrowInvalid):
         return _parse_iso(text), TimestampFormat.detect(text[0].as_py(), "%Y-%m-%d")
     formats = (*_DAY_OR_MONTH_FIRST, *_UNAMBIGUOUS)

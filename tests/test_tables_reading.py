@@ -495,3 +495,37 @@ def test_importing_tables_imports_neither_torch_nor_pandas_nor_polars():
         "assert not {'torch', 'pandas', 'polars'} & set(sys.modules), sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# One reading for several uses
+
+
+def test_a_panel_conforms_to_a_model_as_if_it_were_read_for_it():
+    frame = pl.DataFrame({"time": DAYS, "x": [1.0, None, 3.0], "y": [2.0, 3.0, 5.0]})
+    panel = read(frame)
+    clock = Clock("datetime", 0, 3600e9)
+    expected = read(frame, panel.columns, clock=clock).series
+    assert panel.conform(panel.columns, panel.clock) is panel
+    other = panel.conform(panel.columns, clock)
+    assert other.clock == clock
+    np.testing.assert_array_equal(other.series.time, expected.time)
+    np.testing.assert_array_equal(other.series.value, expected.value)
+
+
+def test_a_panel_conforms_to_a_model_of_other_columns():
+    frame = wide(n=[1, 2, 3])
+    fitted = Columns("time", None, ("n", "x"))
+    panel = read(frame).conform(fitted, Clock("number", 0, 1.0))
+    assert panel.columns == fitted
+    assert panel.series.value[:, 0].tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(InputError, match=r"fitted on, 'time', 'z'; it lacks 'z'"):
+        read(frame).conform(Columns("time", None, ("z",)), Clock("number", 0, 1.0))
+    with pytest.raises(InputError, match="times must be datetimes, as in the data"):
+        read(frame).conform(read(frame).columns, Clock("datetime", 0, 1.0))
+
+
+def test_one_panel_gives_series_query_and_result():
+    panel = read(pl.DataFrame({"time": DAYS, "x": [1.0, None, 3.0]}))
+    answer = panel.query(every="12h")
+    assert panel.write(np.full((3, 1), 2.0))["x"].to_list() == [1.0, 2.0, 3.0]
+    assert answer.write(np.full((5, 1), 9.0))["x"].to_list() == [1.0, 9.0, 9.0, 9.0, 3.0]

@@ -106,6 +106,22 @@ class Panel:
             )
         return values[self.query_rows]
 
+    def conform(self, columns: Columns, clock: Clock) -> "Panel":
+        """This panel in the columns and time units of a fitted model.
+
+        If the columns are the same, nothing is read again.
+
+        Raises:
+            InputError: The data lacks a column of the model, or has another kind of times.
+        """
+        if columns != self.columns:
+            return read(self.writer.source, columns, clock=clock)
+        if clock == self.clock:
+            return self
+        time = clock.to_units(self.times)
+        _check_increasing(time, self.times, self.series.owner, clock, self.ids)
+        return replace(self, clock=clock, series=replace(self.series, time=time))
+
     def query(self, at: Any = None, every: str | float | None = None) -> "Panel":
         """A panel whose `write` returns the values at the queried times only, in their order.
 

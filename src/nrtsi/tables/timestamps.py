@@ -162,6 +162,10 @@ def parse_timestamps(text: pa.Array, name: str) -> tuple[pa.Array, TimestampForm
 
 def _first_failure(parse: Callable[[pa.Array], pa.Array], text: pa.Array) -> int:
     """The first row that does not parse, found by bisection."""
+    try:
+        parse(text[:_HEAD])
+    except pa.ArrowInvalid:
+        text = text[:_HEAD]
     low, high = 0, len(text) - 1  # rows before `low` parse; one of low…high does not
     while low < high:
         middle = (low + high) // 2

@@ -30,6 +30,11 @@ class FrameWriter:
     """True for lines that are not in the user's data; types without nulls hold placeholders."""
 
     @property
+    def source(self) -> Any:
+        """The frame in its own library."""
+        return self.frame.to_native()
+
+    @property
     def backend(self) -> Any:
         """The library of the frame, for narwhals."""
         return self.frame.implementation
@@ -118,7 +123,7 @@ class FrameWriter:
 class ArrayWriter:
     """Writes values into an array (step, dim) or (series, step, dim)."""
 
-    array: np.ndarray
+    source: np.ndarray
     known: Bool[np.ndarray, "line dim"]
     """True for the cells that keep their value; lines run series by series, step by step."""
 
@@ -133,14 +138,14 @@ class ArrayWriter:
         """The array with its missing cells replaced, in its own type; `extra` must be empty."""
         if extra:
             self.check_new_columns(list(extra))
-        return self._impute(self.array, values)
+        return self._impute(self.source, values)
 
     def stack(
         self, values: Iterable[Float[np.ndarray, "line dim"]], name: str, labels: Sequence[float]
     ) -> np.ndarray:
         """The array once per label, along a new first axis."""
-        floats = self.array.astype(
-            self.array.dtype if self.array.dtype.kind == "f" else np.float64
+        floats = self.source.astype(
+            self.source.dtype if self.source.dtype.kind == "f" else np.float64
         )
         return np.stack([self._impute(floats, v) for v, _ in zip(values, labels, strict=True)])
 
@@ -160,24 +165,24 @@ class ArrayWriter:
         owner: Int[np.ndarray, " query"],
     ) -> "ArrayWriter":
         """A writer for an array of these lines; NaN in added ones if the array holds floats."""
-        series = self.array.shape[0] if self.array.ndim == 3 else 1
+        series = self.source.shape[0] if self.source.ndim == 3 else 1
         count = np.bincount(owner, minlength=series)
         if (count != count[0]).any() or (np.diff(owner) < 0).any():
             raise InputError(
                 f"all series of an array must be queried at equally many times, series by series, "
                 f"got {count.min()} to {count.max()}; query the same times, or pass a long table"
             )
-        rows = self.array.reshape(-1, self.array.shape[-1])[lines]
-        if self.array.dtype.kind == "f":
+        rows = self.source.reshape(-1, self.source.shape[-1])[lines]
+        if self.source.dtype.kind == "f":
             rows[added] = np.nan
-        shape = (*self.array.shape[:-2], int(count[0]), self.array.shape[-1])
+        shape = (*self.source.shape[:-2], int(count[0]), self.source.shape[-1])
         return ArrayWriter(rows.reshape(shape), known, added)
 
     def _impute(self, array: np.ndarray, values: Float[np.ndarray, "line dim"]) -> np.ndarray:
-        if self.array.dtype.kind != "f" and np.isnan(values[self.added]).any():
+        if self.source.dtype.kind != "f" and np.isnan(values[self.added]).any():
             raise InputError(
                 f"the array must hold floats, because values at queried times stay missing, "
-                f"got {self.array.dtype}; convert it with astype"
+                f"got {self.source.dtype}; convert it with astype"
             )
         flat = array.reshape(self.known.shape).copy()
         cells = ~self.known & ~np.isnan(values)

@@ -27,7 +27,7 @@ from nrtsi.bench.tables import open_table
 from nrtsi.core.atomic import check_writable
 from nrtsi.core.budget_clock import CLOCKS
 from nrtsi.errors import InputError, NrtsiError
-from nrtsi.tables import duration
+from nrtsi.tables import parse_duration
 
 if TYPE_CHECKING:
     from budgeting.trial import Trial
@@ -57,7 +57,7 @@ def _measure(options: argparse.Namespace) -> None:
             "--kept must have one table and one budget, and no other settings; write "
             "budgets.py mujoco --budgets 1h --kept MODEL"
         )
-    budgets = [None] if options.quick else sorted(map(duration, options.budgets.split(",")))
+    budgets = [None] if options.quick else sorted(map(parse_duration, options.budgets.split(",")))
     check_writable(options.out, overwrite=True)
     read(options.out)
     # Imported here, not above: PyTorch takes seconds, and a mistake in the options should not.

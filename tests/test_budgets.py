@@ -15,7 +15,7 @@ from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.tables import open_table
 from nrtsi.bench.tasks import task_of
 from nrtsi.errors import InputError
-from nrtsi.tables import duration
+from nrtsi.tables import parse_duration
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -63,7 +63,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
 
 @given(st.integers(1, 200_000))
 def test_a_time_is_spelled_so_that_it_can_be_typed(seconds):
-    assert duration(part("trial").spelled(float(seconds))) == seconds
+    assert parse_duration(part("trial").spelled(float(seconds))) == seconds
 
 
 def test_changes_are_told_in_one_order():

@@ -75,12 +75,12 @@ class Stub:
     def read(self, frame):
         self.reads += 1
         return SimpleNamespace(
-            guesses=("time: column 'time' (guessed)",),
+            notes=("time: column 'time' (guessed)",),
             series=SeriesSet.stack(np.full((1, 2, 1), np.nan)),
-            asked=lambda at, every: None,
+            query=lambda at, every: None,
             clock=Clock("datetime", 0, 3600e9),
             columns=self.columns_,
-            check_beside=lambda names: None,
+            writer=SimpleNamespace(check_new_columns=lambda names: None),
         )
 
     def fit_panel(self, panel, **options):
@@ -505,14 +505,14 @@ BAD = [
     (
         "time,x\n1,2\n",
         ["--columns", "x,z"],
-        r"every named column, got no 'z'; there are 'time', 'x'",
+        r"every named column, got no 'z'; its columns are 'time', 'x'",
     ),
     (
         "time,x,c\n1,2,red\n2,3,blue\n",
         ["--columns", "c"],
         r"column 'c' must be numeric, got String; .*leave it out of --columns",
     ),
-    ("time,x\n1,2\n1,3\n2,\n", [], r"times must be unique .*2 rows at '1'.*series with --id"),
+    ("time,x\n1,2\n1,3\n2,\n", [], r"times must be unique .*2 rows at '1'.*id column with --id"),
     ("time,x\n1,2\n2,inf\n3,\n", [], r"column 'x' must be finite, got inf at row 1"),
     (
         "id,time,x\na,1,2\na,2,\nb,1,\nb,2,\n",
@@ -524,7 +524,7 @@ BAD = [
     (
         "when,x\nsoon,2\nlater,\n",
         ["--time", "when"],
-        r"time column 'when' must hold times .*got 'soon' at row 0",
+        r"time column 'when' must hold timestamps .*got 'soon' at row 0",
     ),
     ("time,x\n1,2\n,3\n", [], r"time column 'time' must be known .*a missing time at row 1"),
     ("time,x\n1,2\n2,\n", ["--time", "clock"], r"every named column, got no 'clock'"),
@@ -536,7 +536,11 @@ BAD = [
     ("time,x,y\n1,2,\n", ["--columns", "x,y"], r"at least one observed value, got none in 'y'"),
     ("time,x\n1,2\n2,\n", [], r"fitting needs at least 2 rows with something observed, got 1"),
     ("", [], r"is empty"),
-    (GAPPY, ["--columns", "x y"], r"every named column, got no 'x y'; there are 'time', 'x'"),
+    (
+        GAPPY,
+        ["--columns", "x y"],
+        r"every named column, got no 'x y'; its columns are 'time', 'x'",
+    ),
 ]
 
 
@@ -573,8 +577,8 @@ def test_bad_data_is_refused_in_one_line_and_nothing_is_lost(tmp_path, text, opt
         ("--every", "0", "a duration must be a positive number .*got '0'"),
         ("--every", "often", "a duration must be .*got 'often'"),
         ("--at", "when\n2024-01-01\n", "must have the time column 'time', got 'when'"),
-        ("--at", "time\nsoon\n", "must hold times .*got 'soon'"),
-        ("--at", "time\n3\n", "must be datetimes like the data's, got int64"),
+        ("--at", "time\nsoon\n", "must hold timestamps .*got 'soon'"),
+        ("--at", "time\n3\n", "must be datetimes as in the data, got int64"),
     ],
 )
 def test_times_that_cannot_be_asked_for_are_refused_before_training(

@@ -428,7 +428,7 @@ def test_an_array_is_refused_more_columns_but_not_limits():
     values = weather(120)[["a", "b"]].to_numpy()
     model = NRTSI(preset="tiny", steps=0).fit(values)
     for wish in ({"interval": 0.9}, {"provenance": True}):
-        with pytest.raises(InputError, match="must be asked of a table, got an array"):
+        with pytest.raises(InputError, match="need a table, got an array"):
             model.impute(values, **wish)
     # Arrays have names of their own for what has no columns.
     assert np.isnan(model.impute(values, max_gap=1, max_width=50.0)).any()

@@ -168,7 +168,7 @@ def test_a_column_is_in_the_way_only_where_it_would_be_added():
 
 @pytest.mark.parametrize("options", [ImputeOptions(interval=0.9), ImputeOptions(provenance=True)])
 def test_an_array_has_no_names_for_more_columns(options):
-    message = r"interval and provenance must be asked of a table, got an array.*ask for quantiles"
+    message = r"interval and provenance need a table, got an array.*use quantiles"
     with pytest.raises(InputError, match=message):
         ImputeTask.of(read(np.array([[1.0], [np.nan]]), Columns()), options)
 

@@ -9,7 +9,7 @@ from nrtsi.bench.results import read_lines, write_lines
 from nrtsi.bench.tables import open_table
 from nrtsi.config import preset_for
 from nrtsi.errors import InputError
-from nrtsi.tables import duration
+from nrtsi.tables import parse_duration
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Row:
     @property
     def nominal(self) -> float:
         """Seconds that were asked for, or that a quick trial took."""
-        return self.seconds if self.budget == "quick" else duration(self.budget)
+        return self.seconds if self.budget == "quick" else parse_duration(self.budget)
 
     @property
     def asked(self) -> str:

@@ -11,7 +11,7 @@ from nrtsi.core.events import Listener
 from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.tables import Columns, Panel, fitted_columns_must_match, read
+from nrtsi.tables import Columns, Panel, read
 
 __all__ = ["Imputer", "warn_of_row_numbers"]
 
@@ -125,7 +125,7 @@ class Imputer(Parameters):
             )
         self.clock_ = panel.clock
         self.columns_ = panel.columns
-        self.guesses_ = panel.guesses
+        self.guesses_ = panel.notes
 
     def impute(
         self,
@@ -152,8 +152,8 @@ class Imputer(Parameters):
             InputError: The data cannot be used, or differs from the fitted; the message says how.
         """
         panel = self.read_fitted(frame, times=times)
-        asked = panel.asked(at, every)
-        return asked.fill(self.values(panel.series, asked))
+        query = panel.query(at, every)
+        return query.write(self.values(panel.series, query))
 
     def transform(self, frame: Any) -> Any:
         """Another name for `impute`, for pipelines."""
@@ -172,7 +172,6 @@ class Imputer(Parameters):
     def read_fitted(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
         """Reads data for imputation, checked against what was fitted."""
         self.must_be_fitted()
-        fitted_columns_must_match(frame, self.columns_)
         panel = read(frame, self.columns_, clock=self.clock_, times=times)
         self._refuse_empty(panel)
         return panel
@@ -227,4 +226,4 @@ class Imputer(Parameters):
 def warn_of_row_numbers(panel: Panel) -> None:
     """Logs a warning where no times were found: the one guess that is easily wrong unnoticed."""
     if panel.by_row_number:
-        log.warning("%s", next(each for each in panel.guesses if each.startswith("time:")))
+        log.warning("%s", next(each for each in panel.notes if each.startswith("time:")))

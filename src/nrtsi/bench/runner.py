@@ -29,7 +29,7 @@ from nrtsi.core.atomic import check_writable
 from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.tables import duration
+from nrtsi.tables import parse_duration
 from nrtsi.training.plan import Budget
 
 __all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
@@ -87,7 +87,7 @@ class Plan:
         if self.quick:
             return Budget(steps=self.table.quick.steps)
         own = self.table.budget_of(method)
-        return self.budget if own is None else Budget(seconds=duration(own))
+        return self.budget if own is None else Budget(seconds=parse_duration(own))
 
 
 def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = None) -> list[Row]:

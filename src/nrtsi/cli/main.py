@@ -168,10 +168,14 @@ def impute(
     from nrtsi.imputer.options import ImputeOptions
     from nrtsi.scale.journal import memory_for
     from nrtsi.scale.sources import in_parts
-    from nrtsi.tables.arrow import do_without_pandas
-    from nrtsi.tables.files import check_output, read_table, write_table
+    from nrtsi.tables.files import (
+        check_output,
+        prevent_pandas_import,
+        read_table,
+        write_table,
+    )
 
-    do_without_pandas()
+    prevent_pandas_import()
     options = ImputeOptions(**asking.given())
     memory = memory_for(stream_options.memory, out, resume=stream_options.resume)
     if in_parts(data, out, memory):
@@ -223,7 +227,7 @@ def _filled(
     with ProgressBar(quiet=console.quiet) as listener:
         if panel is not None:
             # A mistake in these is found now, not after the training.
-            panel.asked(at, asking.every)
+            panel.query(at, asking.every)
             ImputeOptions(**options).check(panel)
             imputer.fit_panel(panel, listener=listener)
         return imputer.impute(table.typed, at=at, every=asking.every, listener=listener, **options)
@@ -344,9 +348,9 @@ def demo(
 ) -> None:
     """Fill a small weather file that comes with nrtsi, and report on how good that is."""
     from nrtsi.cli.demo import run_demo
-    from nrtsi.tables import duration
+    from nrtsi.tables import parse_duration
 
-    duration(budget)  # refuses a mistake before a folder is made
+    parse_duration(budget)  # refuses a mistake before a folder is made
     with ProgressBar(quiet=console.quiet) as listener:
         result = run_demo(out, budget=budget, overwrite=overwrite, listener=listener)
     typer.echo(
@@ -394,7 +398,7 @@ def _new_model(settings: Settings, table: "Table", console: Console) -> "tuple[N
 
     model = NRTSI(**settings.given())
     panel = model.read(table.typed)
-    for guess in panel.guesses:
+    for guess in panel.notes:
         console.say(guess)
     return model, panel
 

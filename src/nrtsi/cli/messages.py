@@ -123,7 +123,7 @@ def absent_rows(panel: "Panel") -> str | None:
     if not absent:
         return None
     verb, them = ("seems", "it") if absent == 1 else ("seem", "them")
-    spaced = panel.clock.words(1.0)
+    spaced = panel.clock.format_duration(1.0)
     return f"{count(absent, 'row')} {verb} to be absent; --every {spaced} would fill {them} in"
 
 
@@ -180,7 +180,7 @@ def print_gaps(trial: "Backtest") -> None:
         best = min(by, key=lambda name: by[name]["mae"])
         errors = [f"{by[name]['mae']:.4g}" for name in shown]
         some = f"{by[best]['n']:,}"
-        about = [channel, trial.clock.words(longest), some]
+        about = [channel, trial.clock.format_duration(longest), some]
         table.append([*about, *errors, best, f"{by[best]['mae']:.4g}"])
     head = (
         "column",

@@ -185,9 +185,9 @@ class Settings:
         if "budget" in given and "steps" in given:
             raise InputError("--budget and --steps must not both be given; leave one of them out")
         if self.budget is not None:
-            from nrtsi.tables import duration
+            from nrtsi.tables import parse_duration
 
-            duration(self.budget)
+            parse_duration(self.budget)
         if self.columns is not None:
             given["columns"] = _names(self.columns)
         if self.max_level is not None and self.max_level.isdecimal():

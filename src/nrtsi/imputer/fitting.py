@@ -171,9 +171,9 @@ def _scaler(scaling: str, series: SeriesSet) -> Scaler:
 
 
 def _warn_of_bounds(bounds: Bounds | None, series: SeriesSet, names: Sequence[str]) -> None:
-    counts: Sequence[int] = (
-        [] if bounds is None else bounds.outside_count(series.value, series.observed)
-    )
+    if bounds is None:
+        return
+    counts = bounds.outside_count(series.value, series.observed)
     for name, count in zip(names, counts, strict=False):
         if count:
             log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)

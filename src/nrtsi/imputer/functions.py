@@ -26,7 +26,7 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     """
     tensors, record = model_file.load(Path(path), "model")
     model = NRTSI(**record["params"] | {"device": device})
-    model.clock_ = Clock.from_json(record["clock"])
+    model.clock_ = Clock(**record["clock"])
     model.columns_ = Columns(**record["columns"])
     model.guesses_ = ()
     model.fitted_ = FittedModel.unpack(tensors, record, device_of(device))

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from nrtsi.imputer.options import ImputeOptions, ImputeTask, check_method
 from nrtsi.imputer.result import ImputationResult
 from nrtsi.imputer.selection import backtest_panel, baseline_values, select_method
 from nrtsi.inference import part_of
-from nrtsi.tables import Panel, fitted_columns_must_match, read
+from nrtsi.tables import Panel, read
 from nrtsi.training import checkpoint as model_file
 
 __all__ = ["NRTSI"]
@@ -194,7 +195,6 @@ class NRTSI(Imputer):
         warn_of_row_numbers(panel)
         validation_panel = None
         if validation is not None:
-            fitted_columns_must_match(validation, panel.columns)
             validation_panel = read(
                 validation, panel.columns, clock=panel.clock, times=validation_times
             )
@@ -330,9 +330,7 @@ class NRTSI(Imputer):
         prediction, gaps = model.predict(series, query, listener=listener), Gaps.of(rows)
         mean = np.where(rows.in_empty_series[:, None], np.nan, prediction.mean)
         if selection is not None and query is not None:
-            method = np.where(
-                gaps.bucket >= 0, selection.table[np.arange(rows.dims), gaps.bucket], -1
-            )
+            method = selection.index(gaps)
             for number, name in enumerate(selection.methods):
                 if name != "nrtsi" and (chosen := method == number).any():
                     simple = baseline_values(name, series, query, self.clock_)
@@ -392,7 +390,7 @@ class NRTSI(Imputer):
             raise InputError(f"draws must be a whole number and at least 1, got {draws!r}")
         check_method(method)
         panel = self.read_fitted(frame, times=times)
-        query = panel.asked(at, every)
+        query = panel.query(at, every)
         selected = select_method(self, panel, method, listener=listener)
         values = list(self.draw(panel.series, query, draws, *selected, listener))
         return query.stack(values, "draw", list(range(draws)))
@@ -446,7 +444,7 @@ class NRTSI(Imputer):
         _check_levels(levels)
         check_method(method)
         panel = self.read_fitted(frame, times=times)
-        query = panel.asked(at, every)
+        query = panel.query(at, every)
         selected = select_method(self, panel, method, listener=listener)
         predicted = self.predict(panel.series, query, *selected, listener)
         values = [predicted.quantile(level) for level in levels]
@@ -505,7 +503,7 @@ class NRTSI(Imputer):
         columns = self.columns_
         return {
             "columns": {"time": columns.time, "id": columns.id, "values": columns.values},
-            "clock": self.clock_.to_json(),
+            "clock": asdict(self.clock_),
             "params": _plain(self.get_params(deep=False)),
         }
 

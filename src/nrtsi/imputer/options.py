@@ -98,7 +98,9 @@ class Limits:
         Raises:
             InputError: A limit is not a length or a width, or names an unknown column.
         """
-        longest = inf if options.max_gap is None else clock.length_of(options.max_gap, "max_gap")
+        longest = (
+            inf if options.max_gap is None else clock.parse_length(options.max_gap, "max_gap")
+        )
         return cls(longest, _widths(options.max_width, names))
 
     def refused(self, gaps: Gaps, width: Float[np.ndarray, "row dim"] | None) -> RefusedCells:
@@ -140,9 +142,11 @@ class ImputeTask:
             InputError: An option does not suit the data; the message says what to change.
         """
         options = options or ImputeOptions()
-        query, names = panel.asked(at, every), [str(name) for name in panel.columns.values or ()]
+        query, names = panel.query(at, every), [str(name) for name in panel.columns.values or ()]
         if options.adds_columns:
-            query.check_beside([new for name in names for new in options.columns(name)])
+            query.writer.check_new_columns(
+                [new for name in names for new in options.columns(name)]
+            )
         return cls(panel, query, options, Limits.of(options, panel.clock, names))
 
 

@@ -55,10 +55,7 @@ class ImputationResult:
     def frame(self) -> Any:
         """The caller's data with missing cells imputed, and the columns that were requested."""
         query = self.task.query
-        frame = query.fill(self.kept)
-        if not self.task.options.adds_columns:
-            return frame
-        return query.append_columns(frame, self.columns())
+        return query.write(self.kept, self.columns() if self.task.options.adds_columns else {})
 
     def columns(self) -> dict[str, np.ndarray]:
         """Further columns with one entry per row: intervals, and the provenance if requested."""
@@ -72,7 +69,7 @@ class ImputationResult:
             if self.task.options.provenance:
                 columns[f"{name}_source"] = source[:, dim]
                 columns[f"{name}_method"] = method[:, dim]
-                columns[f"{name}_gap"] = self.task.panel.clock.lengths(length[:, dim])
+                columns[f"{name}_gap"] = self.task.panel.clock.to_durations(length[:, dim])
             for end, each in zip(("lower", "upper"), self.interval, strict=True):
                 columns[f"{name}_{end}"] = np.where(missing[:, dim], each[:, dim], np.nan)
         return columns

@@ -88,7 +88,7 @@ def backtest_panel(
     )
     if fitted is not None and set(baselines) == set(BASELINES):
         model.fitted_ = replace(fitted, auto=(backtest.choice, backtest.calibrate("auto")))
-    return replace(backtest, backend=panel.backend, remarks=panel.guesses)
+    return replace(backtest, backend=panel.writer.backend, remarks=panel.notes)
 
 
 def baseline_values(

@@ -95,7 +95,7 @@ def report_of(
             for row in trial.coverage(options.level, options.method)
         ),
         refusals=tuple(_refusals(filled, options)),
-        remarks=(*_advice(trial, options), *remarks, *panel.guesses, *_failures(trial)),
+        remarks=(*_advice(trial, options), *remarks, *panel.notes, *_failures(trial)),
         zone="" if panel.times.zone is None else "UTC",
         caveats=(CAVEAT,),
         command=command,
@@ -150,7 +150,7 @@ def _time(panel: Panel) -> Float[np.ndarray, " row"]:
 
 def _gap(row: dict[str, Any], clock: Clock) -> Gap:
     low, high = row["gap_from"], row["gap_to"]
-    return Gap(low, high, clock.words(low), clock.words(high))
+    return Gap(low, high, clock.format_duration(low), clock.format_duration(high))
 
 
 def _choices(trial: Backtest, filled: ImputationResult) -> Iterator[MethodUse]:

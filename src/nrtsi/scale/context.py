@@ -74,8 +74,8 @@ def ends_of(part: Part, table: Any, columns: Columns, clock: Clock) -> Ends:
         ids=panel.ids,
         begin=series.time[series.start[:-1]],
         end=series.time[series.start[1:] - 1],
-        head=_rows(table, series.owner[panel.asked_rows], first[panel.asked_rows]),
-        tail=_rows(table, series.owner[panel.asked_rows], last[panel.asked_rows]),
+        head=_rows(table, series.owner[panel.query_rows], first[panel.query_rows]),
+        tail=_rows(table, series.owner[panel.query_rows], last[panel.query_rows]),
         missing=int((~series.observed).sum()),
         counted=columns.time is None,
     )

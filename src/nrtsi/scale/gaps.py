@@ -134,7 +134,7 @@ class _Surveyor:
 
     def _rows(self, table: Any, row: np.ndarray, since: np.ndarray) -> _Rows:
         panel = read(table, self._columns, clock=self._clock)
-        line = np.argsort(panel.asked_rows)
+        line = np.argsort(panel.query_rows)
         part = np.searchsorted(self._begins, row, side="right") - 1
         return _Rows(table.take(line), row[line], part[line], since[line], panel.series, panel.ids)
 
@@ -144,7 +144,7 @@ class _Surveyor:
         series = panel.series
         chosen = np.logical_or(*known_ends(series, FAR))
         chosen[series.start[:-1]] = chosen[series.start[1:] - 1] = True
-        line = np.flatnonzero(chosen[panel.asked_rows])
+        line = np.flatnonzero(chosen[panel.query_rows])
         return self._rows(table.take(line), part.begin + line, np.full(line.size, part.number))
 
     def _going_back(self, carried: _Rows, here: _Rows, part: Part) -> Bool[np.ndarray, " series"]:

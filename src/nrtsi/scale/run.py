@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nrtsi import __version__
@@ -135,7 +135,7 @@ def _digest(model: NRTSI) -> str:
         del words[name]  # no value depends on them
     fitted = model.__sklearn_is_fitted__()
     tensors, record = model.fitted_.pack() if fitted else ({}, {})
-    clock = model.clock_.to_json() if fitted else None
+    clock = asdict(model.clock_) if fitted else None
     about = json.dumps([words, record, clock, _columns(model)], sort_keys=True, default=str)
     digest = hashlib.sha256(about.encode())
     for name in sorted(tensors):

@@ -61,7 +61,7 @@ def _fit(
     on_empty = model.on_empty
     try:
         panel = model.read(_joined(chosen))
-        for guess in panel.guesses:
+        for guess in panel.notes:
             say(guess)
         # A series that is empty in these parts need not be so in others.
         model.set_params(on_empty="skip")

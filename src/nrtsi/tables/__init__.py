@@ -1,17 +1,18 @@
-"""The one door between the caller's data (frames, arrays) and `SeriesSet`."""
+"""Reads any frame, array or file into series, and writes results in the user's own kind."""
 
-from nrtsi.tables.clock import Clock, duration, format_duration
-from nrtsi.tables.columns import Columns, fitted_columns_must_match
-from nrtsi.tables.detection import BY_ROW_NUMBER
+from nrtsi.tables.clock import Clock, format_duration, parse_duration
+from nrtsi.tables.detection import BY_ROW_NUMBER, Columns, quote
 from nrtsi.tables.panel import Panel, read
+from nrtsi.tables.reading import open_frame
 
 __all__ = [
     "BY_ROW_NUMBER",
     "Clock",
     "Columns",
     "Panel",
-    "duration",
-    "fitted_columns_must_match",
     "format_duration",
+    "open_frame",
+    "parse_duration",
+    "quote",
     "read",
 ]

@@ -1,167 +1,340 @@
-"""What columns are guessed to be, where the caller named none: the time and the values."""
+"""Column roles: which column is the time, the id and the values; detected unless named."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import narwhals as nw
 import numpy as np
-import pyarrow as pa
+from jaxtyping import Int
 
 from nrtsi.errors import InputError
-from nrtsi.tables.cells import floats
-from nrtsi.tables.frames import arrow_of, listed
-from nrtsi.tables.times import Times, read_times
-from nrtsi.tables.timestamps import readable
+from nrtsi.tables.clock import Times
+from nrtsi.tables.timestamps import to_arrow
 
-__all__ = ["BY_ROW_NUMBER", "guess_time", "guess_values", "times_of"]
+__all__ = ["BY_ROW_NUMBER", "Columns", "Detection", "Owners", "detect", "quote", "time_index"]
 
 BY_ROW_NUMBER = "time: the row number"
-"""How the sentence begins that says that no time was found."""
+"""How the note begins that reports that no time column was found."""
 
 _TIME_NAMES = (
     "timestamp", "datetime", "date_time", "time", "date", "ds", "utc", "time_utc", "ts",
     "measured_at", "observed_at", "recorded_at", "valid_time", "t",
 )  # fmt: skip
+_ID_NAMES = (
+    "unique_id", "series_id", "series", "item_id", "id", "uid", "station_id", "station",
+    "sensor_id", "sensor", "device_id", "device", "site_id", "site", "location_id", "location",
+    "patient_id", "patient", "subject", "entity", "group", "key", "name", "item", "symbol",
+    "ticker", "store",
+)  # fmt: skip
 _DATE_PARTS = (
     "year", "quarter", "month", "week", "day", "weekday", "dayofweek", "dayofyear", "hour",
     "minute", "second",
 )  # fmt: skip
-_TRIED = 20  # rows of a text column that are read before the whole of it is
+_SHOWN = 12  # names in a message before the rest is counted
 
 
-def times_of(frame: nw.DataFrame[Any], name: str) -> Times:
-    """The times in the column of this name.
+def quote(names: Iterable[Any]) -> str:
+    """Names quoted and joined; a long list is cut.
 
-    Raises:
-        InputError: They cannot be used.
+    >>> quote(["a", "b"])
+    "'a', 'b'"
     """
-    what = f"time column {name!r}"
-    return read_times(arrow_of(frame.get_column(name), what), what)
+    names = list(names)
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
-def guess_time(
-    frame: nw.DataFrame[Any], taken: Collection[str | None]
-) -> tuple[str | None, Times | None, str]:
-    """The time among the columns that are not taken, its times, and a sentence that says so.
+@dataclass(frozen=True)
+class Columns:
+    """Names of the time, id and value columns; None is detected."""
 
-    Raises:
-        InputError: A column is named like a time, but its times cannot be used.
+    time: str | None = None
+    id: str | None = None
+    values: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, str):
+            raise InputError(
+                f"columns must be a list of names, got the text {self.values!r}; "
+                f"write [{self.values!r}]"
+            )
+        if self.values is not None:
+            object.__setattr__(self, "values", tuple(self.values))
+        named = self.named
+        repeated = [name for i, name in enumerate(named) if name in named[:i]]
+        if repeated:
+            raise InputError(
+                f"time, id and columns must name different columns, got {quote(repeated)} twice; "
+                f"name each column once"
+            )
+
+    @property
+    def named(self) -> list[str]:
+        """All names that are given."""
+        names = (self.time, self.id, *(self.values or ()))
+        return [name for name in names if name is not None]
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The series of each row."""
+
+    code: Int[np.ndarray, " row"]
+    """Index of the series of each row; series are numbered in order of appearance."""
+
+    ids: tuple[Any, ...] = (0,)
+    """The id of each series."""
+
+    @classmethod
+    def read(cls, column: nw.Series[Any]) -> "Owners":
+        """The series of each row from the id column."""
+        name = f"id column {column.name!r}"
+        array = to_arrow(column, name)
+        absent = np.asarray(array.is_null(nan_is_null=True))
+        if absent.any():
+            raise InputError(
+                f"{name} must be known in every row, got a missing id at row "
+                f"{int(absent.argmax())} (the first is row 0); drop the row or give it an id"
+            )
+        coded = array.dictionary_encode()
+        return cls(np.asarray(coded.indices).astype(np.int64), tuple(coded.dictionary.to_pylist()))
+
+    def repeat(self, times: Times) -> bool:
+        """Whether a series has a time twice."""
+        order = np.lexsort((times.ticks, self.code))
+        code, ticks = self.code[order], times.ticks[order]
+        return bool(((code[1:] == code[:-1]) & (ticks[1:] == ticks[:-1])).any())
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Column roles, the times and series of the rows, and notes on what was guessed."""
+
+    columns: Columns
+    times: Times
+    owners: Owners
+    notes: tuple[str, ...]
+
+
+def detect(frame: nw.DataFrame[Any], columns: Columns, *, fitted: bool) -> Detection:
+    """Finds time, id and values in this order, because each depends on those before.
+
+    Args:
+        frame: The table.
+        columns: The columns that the user named.
+        fitted: Whether `columns` are those of a fitted model, for the message.
     """
-    free = {name: dtype for name, dtype in frame.schema.items() if name not in taken}
-    by_name = _first_named(free, _TIME_NAMES, _may_be_time)
-    if by_name is not None:
-        return by_name, times_of(frame, by_name), f"time: column {by_name!r} (guessed)"
-    moments = [name for name, dtype in free.items() if _is_moment(dtype)]
-    moments = [name for name in moments if not frame.get_column(name).is_null().any()]
-    if len(moments) == 1:
-        why = "guessed, the only one with datetimes"
-        return moments[0], times_of(frame, moments[0]), f"time: column {moments[0]!r} ({why})"
-    if moments:
-        why = f"columns {listed(moments)} all hold datetimes; name one with time="
-        return None, None, f"{BY_ROW_NUMBER} ({why})"
-    return _time_by_content(frame, free)
+    index = time_index(frame)
+    indexed = index is not None and columns.time in (None, index.name)
+    _check_present(frame, columns, index.name if index is not None and indexed else None, fitted)
+    times: Times | None
+    if index is not None and indexed and columns.time not in frame.columns:
+        notes = ["time: the index (guessed)"] if columns.time is None else []
+        columns, times = replace(columns, time=None), Times.read(index, "the index")
+    elif columns.time is not None:
+        notes, times = [], _read_times(frame, columns.time)
+    else:
+        name, times, note = _detect_time(frame, columns)
+        notes, columns = [note], replace(columns, time=name)
+    columns, owners = _detect_id(frame, columns, times, notes)
+    if columns.values is None:
+        dated = times is not None and times.kind == "datetime"
+        columns = replace(columns, values=_detect_values(frame, columns, notes, dated=dated))
+    _check_values(frame, columns.values or ())
+    times = Times.row_numbers(owners.code) if times is None else times
+    return Detection(columns, times, owners, tuple(notes))
 
 
-def _time_by_content(
-    frame: nw.DataFrame[Any], free: dict[str, Any]
+def time_index(frame: nw.DataFrame[Any]) -> nw.Series[Any] | None:
+    """The datetime index of a pandas frame as a column; None for other frames."""
+    index = nw.maybe_get_index(frame)
+    if index is None or index.nlevels > 1:
+        return None
+    column = nw.from_native(index.to_series(index=range(len(index))), series_only=True)
+    return column if isinstance(column.dtype, nw.Datetime) else None
+
+
+def _check_present(frame: nw.DataFrame[Any], columns: Columns, index: Any, fitted: bool) -> None:
+    present = [*frame.columns, *([index] if index is not None else [])]
+    absent = [name for name in columns.named if name not in present]
+    if not absent:
+        return
+    if fitted:
+        raise missing_fitted(columns, absent, present)
+    close = get_close_matches(str(absent[0]), [str(name) for name in present], n=1)
+    guess = f"; did you mean {close[0]!r}?" if close else ""
+    hint = "" if nw.maybe_get_index(frame) is None else " (reset_index makes an index a column)"
+    raise InputError(
+        f"the data must have every named column, got no {quote(absent)}; its columns are "
+        f"{quote(frame.columns)}{guess}{hint}"
+    )
+
+
+def missing_fitted(columns: Columns, absent: Sequence[Any], present: Sequence[Any]) -> InputError:
+    """The error for data that lack columns of a fitted model."""
+    return InputError(
+        f"the data must have the columns the model was fitted on, {quote(columns.named)}; "
+        f"it lacks {quote(absent)} and has {quote(present)}; rename its columns, or fit again"
+    )
+
+
+def _check_values(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
+    if not names:
+        raise InputError(
+            f"the data must have at least one numeric column to impute, got "
+            f"{quote(frame.columns)}; name numeric columns with columns="
+        )
+    for name in names:
+        dtype = frame.get_column(name).dtype
+        if not dtype.is_numeric():
+            raise InputError(
+                f"column {name!r} must be numeric, got {dtype}; convert it to numbers, "
+                f"or leave it out of columns="
+            )
+
+
+def _read_times(frame: nw.DataFrame[Any], name: str) -> Times:
+    return Times.read(frame.get_column(name), f"time column {name!r}")
+
+
+def _read_times_or_none(frame: nw.DataFrame[Any], name: str) -> Times | None:
+    try:
+        return _read_times(frame, name)
+    except InputError:
+        return None
+
+
+def _matching(schema: dict[str, Any], names: Sequence[str], accept: Callable[[Any], bool]) -> Any:
+    """The columns that have one of these names, in any case, and an accepted type."""
+    found = {str(name).casefold(): name for name in reversed(schema) if accept(schema[name])}
+    return [found[name] for name in names if name in found]
+
+
+def _is_datetime(dtype: Any) -> bool:
+    return isinstance(dtype, nw.Datetime | nw.Date)
+
+
+def _is_text(dtype: Any) -> bool:
+    return isinstance(dtype, nw.String | nw.Object)
+
+
+def _may_be_time(dtype: Any) -> bool:
+    return _is_datetime(dtype) or _is_text(dtype) or _is_number(dtype)
+
+
+def _is_label(dtype: Any) -> bool:
+    return isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
+
+
+def _is_number(dtype: Any) -> bool:
+    return bool(dtype.is_integer() or dtype.is_float())
+
+
+def _detect_time(
+    frame: nw.DataFrame[Any], columns: Columns
 ) -> tuple[str | None, Times | None, str]:
-    texts = (name for name, dtype in free.items() if isinstance(dtype, nw.String | nw.Object))
-    for name in texts:
-        times = _written_times(frame, name)
-        if times is not None:
+    """The time column, its times, and a note: by name, by type, then by content."""
+    free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
+    for name in _matching(free, _TIME_NAMES, _may_be_time)[:1]:
+        return name, _read_times(frame, name), f"time: column {name!r} (guessed)"
+    dated = [name for name, dtype in free.items() if _is_datetime(dtype)]
+    dated = [name for name in dated if not frame.get_column(name).is_null().any()]
+    if len(dated) == 1:
+        note = f"time: column {dated[0]!r} (guessed, the only one with datetimes)"
+        return dated[0], _read_times(frame, dated[0]), note
+    if dated:
+        reason = f"columns {quote(dated)} all hold datetimes"
+        return None, None, f"{BY_ROW_NUMBER} ({reason}; name one with time=)"
+    for name in (name for name, dtype in free.items() if _is_text(dtype)):
+        times = _read_times_or_none(frame, name)
+        if times is not None and times.kind == "datetime":
             return name, times, f"time: column {name!r} (guessed: it holds dates)"
     first = frame.columns[0]
     times = _increasing_times(frame, first) if first in free else None
     if times is not None:
         return first, times, f"time: column {first!r} (guessed: it always increases)"
-    why = "no column of times was found; name one with time="
-    return None, None, f"{BY_ROW_NUMBER} ({why})"
-
-
-def _written_times(frame: nw.DataFrame[Any], name: str) -> Times | None:
-    """The datetimes of a text column; None where a row of it holds anything else."""
-    try:
-        head = pa.array(arrow_of(frame.get_column(name).head(_TRIED), name).to_pylist())
-        if pa.types.is_string(head.type) and not readable(head):
-            return None
-        times = times_of(frame, name)
-    except InputError:
-        return None
-    return times if times.kind == "datetime" else None
+    return None, None, f"{BY_ROW_NUMBER} (no time column was found; name one with time=)"
 
 
 def _increasing_times(frame: nw.DataFrame[Any], name: str) -> Times | None:
-    """The numbers of a column that increase from row to row; None where they do not."""
+    """The numbers of a column that increase from row to row; None if they do not."""
     others = any(dtype.is_numeric() for each, dtype in frame.schema.items() if each != name)
     dtype = frame.schema[name]
-    wide = dtype in (nw.Int128, nw.UInt128)  # unknown to Arrow
-    # The only column of numbers is what the caller wants filled, whatever its values.
-    if len(frame) < 2 or not others or wide or not (dtype.is_integer() or dtype.is_float()):
+    wide = dtype in (nw.Int128, nw.UInt128)  # not supported by Arrow
+    # The only numeric column is the one to impute, whatever its values.
+    if len(frame) < 2 or not others or wide or not _is_number(dtype):
         return None
-    try:
-        times = times_of(frame, name)
-    except InputError:
-        return None
-    # As floats, since that is what times become: large numbers may not be told apart then.
-    ticks = times.ticks.astype(np.float64)
-    return times if (ticks[1:] > ticks[:-1]).all() else None
+    times = _read_times_or_none(frame, name)
+    # Compared as floats, which times become: distinct large integers may be equal as floats.
+    return times if times is not None and _increase(times.ticks.astype(np.float64)) else None
 
 
-def _first_named(
-    schema: dict[str, Any], names: Sequence[str], suits: Callable[[Any], bool]
-) -> str | None:
-    """The column with the earliest of these names, in any case, whose type suits."""
-    there = {str(name).casefold(): name for name in reversed(schema) if suits(schema[name])}
-    return next((there[name] for name in names if name in there), None)
+def _increase(numbers: np.ndarray) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
-def _is_moment(dtype: Any) -> bool:
-    return isinstance(dtype, nw.Datetime | nw.Date)
+def _detect_id(
+    frame: nw.DataFrame[Any], columns: Columns, times: Times | None, notes: list[str]
+) -> tuple[Columns, Owners]:
+    """The id column, if any: a usual name, or the only text column if times repeat."""
+    if columns.id is not None:
+        return columns, Owners.read(frame.get_column(columns.id))
+    single = Owners(np.zeros(len(frame), np.int64))
+    repeated = times is not None and single.repeat(times)
+    for name in _id_candidates(frame, columns, by_type=repeated):
+        if frame.get_column(name).is_null().any():
+            continue
+        owners = Owners.read(frame.get_column(name))
+        if repeated and times is not None:
+            suitable = not owners.repeat(times)
+        else:
+            # A column that differs in every row counts the rows; it does not group them.
+            suitable = 1 < len(owners.ids) < len(frame)
+        if suitable:
+            notes.append(f"id: column {name!r} (guessed, {len(owners.ids)} series)")
+            return replace(columns, id=name), owners
+    return columns, single
 
 
-def _may_be_time(dtype: Any) -> bool:
-    numeric = dtype.is_integer() or dtype.is_float()
-    return _is_moment(dtype) or numeric or isinstance(dtype, nw.String | nw.Object)
+def _id_candidates(frame: nw.DataFrame[Any], columns: Columns, *, by_type: bool) -> list[str]:
+    free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
+    found = _matching(free, _ID_NAMES, lambda dtype: _is_label(dtype) or dtype.is_integer())
+    labels = [name for name, dtype in free.items() if _is_label(dtype)]
+    if by_type and len(labels) == 1 and labels[0] not in found:
+        found.append(labels[0])
+    return found
 
 
-def guess_values(
-    frame: nw.DataFrame[Any], taken: Collection[str | None], *, dated: bool
-) -> tuple[tuple[str, ...], list[str]]:
-    """The columns to fill among those that are not taken, and sentences that say so.
-
-    Args:
-        frame: The caller's frame.
-        taken: The columns of time and id.
-        dated: Whether the times are datetimes, so that parts of a date add nothing.
-    """
-    free = {name: frame.get_column(name) for name in frame.columns if name not in taken}
+def _detect_values(
+    frame: nw.DataFrame[Any], columns: Columns, notes: list[str], *, dated: bool
+) -> tuple[str, ...]:
+    """The numeric columns except parts of dates, row counters and empty columns."""
+    free = {name: frame.get_column(name) for name in frame.columns if name not in columns.named}
     numeric = [name for name, column in free.items() if column.dtype.is_numeric()]
-    nothing = [name for name, column in free.items() if _holds_nothing(column)]
+    empty = [name for name, column in free.items() if _is_empty(column)]
     parts = [name for name in numeric if _is_date_part(free[name])]
-    counters = [name for name in numeric if name not in parts and _counts(free[name])]
+    counters = [name for name in numeric if name not in parts and _is_counter(free[name])]
     usable = [name for name in numeric if name not in (*parts, *counters)]
-    # Where nothing at all was observed, that is what the caller must hear.
-    values = [name for name in usable if name not in nothing] or usable
-    nothing = [name for name in nothing if name not in values]
-    others = [name for name in free if name not in (*numeric, *nothing)]
+    # If all are empty they are kept, so that reading reports that nothing was observed.
+    values = [name for name in usable if name not in empty] or usable
+    empty = [name for name in empty if name not in values]
+    others = [name for name in free if name not in (*numeric, *empty)]
     gappy = [name for name in others if free[name].is_null().any()]
     join = "" if dated else "; join them into one time column to use the real times"
-    sentences = [
-        *_sentence("values", values, "guessed", "guessed"),
-        *_sentence("left out", parts, "a part of the date", f"parts of the date{join}"),
-        *_sentence("left out", counters, "it counts the rows", "they count the rows"),
-        *_sentence("left out", nothing, "nothing observed", "nothing observed"),
-        *_sentence("not filled", gappy, "not numbers", "not numbers"),
-    ]
-    return tuple(values), sentences
-
-
-def _sentence(what: str, names: Sequence[str], why_one: str, why_many: str) -> list[str]:
-    """What became of these columns and why, in one sentence; none where there are no columns."""
-    if not names:
-        return []
-    noun, why = ("column", why_one) if len(names) == 1 else ("columns", why_many)
-    return [f"{what}: {noun} {listed(names)} ({why})"]
+    for role, names, one, many in (
+        ("values", values, "guessed", "guessed"),
+        ("left out", parts, "a part of the date", f"parts of the date{join}"),
+        ("left out", counters, "it counts the rows", "they count the rows"),
+        ("left out", empty, "nothing observed", "nothing observed"),
+        ("not imputed", gappy, "not numeric", "not numeric"),
+    ):
+        if len(names) == 1:
+            notes.append(f"{role}: column {quote(names)} ({one})")
+        elif names:
+            notes.append(f"{role}: columns {quote(names)} ({many})")
+    return tuple(values)
 
 
 def _is_date_part(column: nw.Series[Any]) -> bool:
@@ -169,17 +342,15 @@ def _is_date_part(column: nw.Series[Any]) -> bool:
     return named and column.dtype.is_integer() and not column.is_null().any()
 
 
-def _counts(column: nw.Series[Any]) -> bool:
-    """Whether the numbers go up by one from row to row."""
+def _is_counter(column: nw.Series[Any]) -> bool:
+    """Whether the numbers increase by one from row to row."""
     if not column.dtype.is_integer() or len(column) < 2 or column.is_null().any():
         return False
     numbers = column.to_numpy()
-    # Compared first, since differences of 64-bit integers wrap around.
-    later = numbers[1:] > numbers[:-1]
-    return bool(later.all() and (np.diff(numbers) == 1).all())
+    # Compared first, because differences of 64-bit integers wrap around.
+    return _increase(numbers) and bool((np.diff(numbers) == 1).all())
 
 
-def _holds_nothing(column: nw.Series[Any]) -> bool:
-    if column.dtype.is_float():
-        return bool(np.isnan(floats(column)).all())
-    return bool(column.is_null().all())
+def _is_empty(column: nw.Series[Any]) -> bool:
+    known = column.drop_nulls()
+    return bool(known.is_nan().all()) if column.dtype.is_float() else len(known) == 0

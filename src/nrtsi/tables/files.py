@@ -1,11 +1,14 @@
-"""Tables read from and written to CSV and Parquet files, chosen by suffix."""
+"""Reads and writes tables in CSV, TSV and Parquet files, chosen by suffix."""
 
 import csv
 import gzip
 import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import pyarrow.parquet
 
 from nrtsi.core.atomic import atomic, check_writable
 from nrtsi.errors import InputError
-from nrtsi.tables import format_duration
+from nrtsi.tables.clock import format_duration
 
 __all__ = [
     "MISSING",
@@ -25,109 +28,99 @@ __all__ = [
     "Table",
     "check_output",
     "missing_cells",
+    "prevent_pandas_import",
     "read_table",
     "write_table",
 ]
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
-"""Suffixes that are understood, in any mixture of upper and lower case."""
+"""Supported suffixes, in upper or lower case."""
 
 MISSING = (
     "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "-", "?",
 )  # fmt: skip
-"""Texts that mean "missing" in a CSV column of numbers, times or truth values."""
+"""Texts that mean "missing" in a CSV column of numbers, times or booleans."""
 
 _DELIMITERS = ",;\t|"
 
-_MORE_DECIMALS = 2  # of a new cell, than the known cells of its column have
-_MOST_DECIMALS = 15  # a float has no more to round off
+_EXTRA_DECIMALS = 2  # of a new cell, compared with the known cells of its column
+_MAX_DECIMALS = 15  # a float has no more
 
-# The first type every cell of a column can be read as. Times without a zone come before those
-# with one; seconds before finer units, because they reach further.
-_LADDER = (
-    pa.int64(),
-    pa.float64(),
-    pa.bool_(),
-    pa.timestamp("s"),
-    pa.timestamp("us"),
-    pa.timestamp("ns"),
-    pa.timestamp("us", "UTC"),
-    pa.timestamp("ns", "UTC"),
-)
+# A column gets the first type that fits all its cells. Times without a zone come before those
+# with one; seconds before finer units, because they cover more years.
+_TYPES = (
+    pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us"),
+    pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table and, where it came from a CSV file, the very text of its cells."""
+    """A table and, if it was read from a CSV file, the text of its cells."""
 
     typed: Any
     """The `pyarrow.Table` to compute with."""
 
     text: Any | None = None
-    """The same cells as they stood in the file, a `pyarrow.Table` of strings."""
+    """The same cells as written in the file, a `pyarrow.Table` of strings."""
 
     delimiter: str = ","
-    """What separates the cells of a line, where the table is written as CSV."""
+    """The delimiter of a CSV file."""
 
     decimal: str = "."
-    """What stands before the decimals of a number, where the table is written as CSV."""
+    """The decimal point of a CSV file."""
 
-    def fill(self, filled: Any) -> "Table":
-        """This table with its missing cells as in `filled`, a `pyarrow.Table` of the same rows.
+    def fill(self, imputed: Any) -> "Table":
+        """This table with its missing cells as in `imputed`, a `pyarrow.Table` of the same rows.
 
-        Every cell that was there keeps its text ("1.50" stays "1.50"). The text of a new cell has
-        two decimals more than the known cells of its column; so have the cells of columns that
-        `filled` adds and that are named after one, such as `x_lower` after `x`.
+        Known cells keep their text ("1.50" stays "1.50"). The text of a new cell has two decimals
+        more than the known cells of its column. So have the columns that `imputed` adds and that
+        are named after one, such as `x_lower` after `x`.
         """
         if self.text is None:
-            return replace(self, typed=filled)
+            return replace(self, typed=imputed)
         columns = {
-            name: _fill_text(self.text[name], self.typed[name], filled[name], self.decimal)
+            name: _fill_text(self.text[name], self.typed[name], imputed[name], self.decimal)
             for name in self.text.column_names
         }
-        for name in filled.column_names[len(columns) :]:
-            columns[name] = self._added_text(name, filled[name])
-        return replace(self, typed=filled, text=pa.table(columns))
-
-    def _added_text(self, name: str, column: Any) -> Any:
-        """The text of a column that is not in the file."""
-        after = name.rpartition("_")[0]
-        if self.text is not None and after in self.text.column_names:
-            known = self.text[after].filter(pc.invert(missing_cells(self.typed[after])))
-            if pa.types.is_floating(column.type):
+        for name in imputed.column_names[len(columns) :]:
+            column, source = imputed[name], name.rpartition("_")[0]
+            if source in self.text.column_names and pa.types.is_floating(column.type):
+                known = self.text[source].filter(pc.invert(missing_cells(self.typed[source])))
                 column = _rounded(column, known, self.decimal)
-        return _as_text(column, self.decimal)
+            columns[name] = _as_text(column, self.decimal)
+        return replace(self, typed=imputed, text=pa.table(columns))
 
-    def stack(self, filled: Any) -> "Table":
-        """This table several times, one below the other, with its missing cells as in `filled`.
+    def stack(self, imputed: Any) -> "Table":
+        """This table several times, concatenated, with its missing cells as in `imputed`.
 
-        The first column of `filled`, a `pyarrow.Table`, says which repetition a row belongs to;
-        its other columns are those of this table, which has rows. Text is kept as `fill` keeps it.
+        The first column of `imputed`, a `pyarrow.Table`, is the number of the repetition; its
+        other columns are those of this table. Known cells keep their text as in `fill`.
         """
-        label, *names = filled.column_names
-        times = filled.num_rows // self.typed.num_rows
-        text = self.text if self.text is None else pa.concat_tables([self.text] * times)
-        tall = replace(self, typed=pa.concat_tables([self.typed] * times), text=text)
-        stacked = tall.fill(filled.select(names))
+        label, *names = imputed.column_names
+        count = imputed.num_rows // self.typed.num_rows
+        text = self.text if self.text is None else pa.concat_tables([self.text] * count)
+        tall = replace(self, typed=pa.concat_tables([self.typed] * count), text=text)
+        stacked = tall.fill(imputed.select(names))
         if stacked.text is not None:
-            text = stacked.text.add_column(0, label, _as_text(filled[label]))
-        return replace(stacked, typed=filled, text=text)
+            text = stacked.text.add_column(0, label, _as_text(imputed[label]))
+        return replace(stacked, typed=imputed, text=text)
 
     def without_text(self, typed: Any) -> "Table":
-        """Another `pyarrow.Table`, to be written in the manner of this one."""
+        """Another `pyarrow.Table`, to be written with the delimiter and decimal point of this."""
         return replace(self, typed=typed, text=None)
 
 
 def read_table(path: Path) -> Table:
     """Reads a CSV or Parquet file.
 
-    The delimiter of a `.csv` file is taken from its first line (comma, semicolon, tab or bar).
-    A CSV column becomes numbers, truth values or times where all its cells but the `MISSING`
-    ones can be read as such, and stays text otherwise. Where semicolons separate the cells,
-    numbers may have decimal commas.
+    The delimiter of a `.csv` file is detected in its first line (comma, semicolon, tab or bar).
+    A CSV column becomes numbers, booleans or times if all its cells except the `MISSING` ones
+    can be parsed as such, otherwise it stays text. If semicolons separate the cells, numbers may
+    have decimal commas.
 
     Raises:
-        InputError: The file is absent, unreadable, empty, ragged, or of another kind.
+        InputError: The file does not exist, cannot be read, is empty, or has an unknown format.
     """
     if path.is_dir():
         raise InputError(
@@ -149,10 +142,10 @@ def read_table(path: Path) -> Table:
 
 
 def write_table(path: Path, table: Table, *, overwrite: bool = False) -> None:
-    """Writes `table`, whole or not at all; a CSV file gets the cells' own text where there is one.
+    """Writes `table` atomically; a CSV file gets the text of the cells if the table has it.
 
     Raises:
-        InputError: `path` exists and `overwrite` is False, or the system refused to write.
+        InputError: `path` exists and `overwrite` is False, or it cannot be written.
     """
     check_output(path, overwrite=overwrite)
     with atomic(path) as temporary:
@@ -163,7 +156,7 @@ def write_table(path: Path, table: Table, *, overwrite: bool = False) -> None:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Refuses, before any long work, a `path` to which `write_table` could not write."""
+    """Raises InputError, before any long work, if `write_table` cannot write to `path`."""
     _suffix(path)
     check_writable(path, overwrite=overwrite)
 
@@ -184,16 +177,13 @@ def _suffix(path: Path) -> str:
 
 
 def _line(error: Exception) -> str:
-    """The first line of a library's message, which may go on for many."""
+    """The first line of a library's error message."""
     return (getattr(error, "strerror", None) or str(error)).strip().split("\n")[0].rstrip(".")
-
-
-# Reading -----------------------------------------------------------------------------------
 
 
 def _read_parquet(path: Path) -> Table:
     try:
-        # Not read_table, which would make columns of folder names such as "year=2020".
+        # pyarrow's read_table would add columns for folder names such as "year=2020".
         with pa.parquet.ParquetFile(path) as file:
             table = file.read()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -229,24 +219,21 @@ def _open_text(path: Path) -> Iterator[io.TextIOBase]:
 
 
 def _header(path: Path) -> tuple[list[str], str, bool]:
-    """The column names, the delimiter, and whether anything follows the first line."""
+    """The column names, the delimiter, and whether the file has rows."""
     with _open_text(path) as file:
         first = file.readline()
         while first and not first.strip():
             first = file.readline()
         if not first:
             raise InputError(f"{path} is empty; it must begin with a line of column names")
-        delimiter = "\t" if ".tsv" in path.name.lower() else _sniff(first)
-        # Names in quotes may hold line ends, so the header may take more than one line.
+        unquoted = "".join(first.split('"')[::2])
+        delimiter = max(_DELIMITERS, key=unquoted.count)
+        if ".tsv" in path.name.lower():
+            delimiter = "\t"
+        # Quoted names may contain line ends, so the header may span several lines.
         header = next(csv.reader(chain([first], file), delimiter=delimiter))
         has_rows = any(line.strip("\r\n") for line in file)
     return header, delimiter, has_rows
-
-
-def _sniff(line: str) -> str:
-    # Even pieces between quotes are outside them.
-    outside = "".join(line.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
 
 
 def _check_names(path: Path, names: list[str]) -> None:
@@ -262,7 +249,7 @@ def _read_text(path: Path, header: list[str], delimiter: str) -> Any:
     parse = pa.csv.ParseOptions(
         delimiter=delimiter,
         newlines_in_values=True,
-        # In a table of one column an empty line is a missing value.
+        # In a table with one column, an empty line is a missing value.
         ignore_empty_lines=len(header) > 1,
     )
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
@@ -276,23 +263,23 @@ def _read_text(path: Path, header: list[str], delimiter: str) -> Any:
 
 
 def _explain_ragged(path: Path, header: list[str], delimiter: str) -> None:
-    """Raises for the first line that has more or fewer cells than the header."""
+    """Raises InputError for the first line with more or fewer cells than the header."""
     with _open_text(path) as file:
         reader = csv.reader(file, delimiter=delimiter)
         for cells in reader:
             if cells and len(cells) != len(header):
                 raise InputError(
                     f"{path}, line {reader.line_num}: every line must have {len(header)} cells "
-                    f"as the first line has, got {len(cells)}; mend the line or quote its cells"
+                    f"as the first line has, got {len(cells)}; correct the line or quote its cells"
                 )
 
 
 def _typed(text: Any) -> Any:
-    """A column of text as the first type of the ladder that fits, or as it is."""
+    """A text column in the first of `_TYPES` that fits, otherwise unchanged."""
     present = _present(text)
     if present.null_count == len(text):
         return pa.nulls(len(text), pa.float64())
-    for kind in _LADDER:
+    for kind in _TYPES:
         try:
             return pc.cast(present, kind)
         except pa.ArrowInvalid:
@@ -301,14 +288,14 @@ def _typed(text: Any) -> Any:
 
 
 def _present(text: Any) -> Any:
-    """Cells without the space around them, null where they are missing."""
+    """Cells without surrounding whitespace; missing ones are null."""
     trimmed = pc.utf8_trim_whitespace(text)
     absent = pc.is_in(trimmed, value_set=pa.array(MISSING))
     return pc.if_else(absent, pa.scalar(None, pa.string()), trimmed)
 
 
 def _comma_numbers(column: Any) -> Any | None:
-    """The numbers of a column of text that are written with decimal commas; None if it is none."""
+    """The numbers of a text column with decimal commas; None if it is not such a column."""
     if not pa.types.is_string(column.type) or _any(pc.match_substring(column, ".")):
         return None
     try:
@@ -321,33 +308,30 @@ def _any(truths: Any) -> bool:
     return bool(pc.any(truths).as_py())
 
 
-# Writing -----------------------------------------------------------------------------------
-
-
-def _fill_text(text: Any, typed: Any, filled: Any, decimal: str) -> Any:
+def _fill_text(text: Any, typed: Any, imputed: Any, decimal: str) -> Any:
     was_missing = missing_cells(typed)
     if not _any(was_missing):
         return text
-    is_new = pc.and_(was_missing, pc.invert(missing_cells(filled)))
+    is_new = pc.and_(was_missing, pc.invert(missing_cells(imputed)))
     known = text.filter(pc.invert(was_missing))
     if decimal == "," and _any(pc.match_substring(known, ".")):
-        decimal = "."  # a column that has points among others that have commas
-    if pa.types.is_floating(filled.type):
-        filled = _rounded(filled, known, decimal)
-    return pc.if_else(is_new, _as_text(filled, decimal), text)
+        decimal = "."  # this column has points although others have commas
+    if pa.types.is_floating(imputed.type):
+        imputed = _rounded(imputed, known, decimal)
+    return pc.if_else(is_new, _as_text(imputed, decimal), text)
 
 
 def _rounded(numbers: Any, known: Any, decimal: str) -> Any:
-    """Numbers with a few decimals more than the texts of `known`; as they are beside exponents."""
+    """Numbers with two decimals more than the texts `known`, unless those have exponents."""
     if not len(known) or _any(pc.match_substring_regex(known, "[eE]")):
         return numbers
     whole, trimmed = pa.scalar(0, pa.int32()), pc.utf8_trim_whitespace(known)
     point = pc.find_substring(trimmed, decimal)
     after = pc.subtract(pc.subtract(pc.binary_length(trimmed), point), 1)
-    digits = pc.max(pc.if_else(pc.less(point, 0), whole, after)).as_py() + _MORE_DECIMALS
-    if digits > _MOST_DECIMALS:
+    digits = pc.max(pc.if_else(pc.less(point, 0), whole, after)).as_py() + _EXTRA_DECIMALS
+    if digits > _MAX_DECIMALS:
         return numbers
-    # The largest have no decimals, and rounding them would overflow.
+    # Floats above 1e15 have no decimals, and rounding them would overflow.
     small = pc.if_else(pc.less(pc.abs(numbers), 1e15), numbers, pa.scalar(None, numbers.type))
     return pc.coalesce(pc.round(small, ndigits=digits), numbers)
 
@@ -366,26 +350,24 @@ def _text_of(typed: Any, decimal: str) -> Any:
 
 
 def _as_text(column: Any, decimal: str = ".") -> Any:
-    """Cells as CSV text: the shortest number that reads back the same, nothing for missing."""
+    """Cells as CSV text: the shortest text that parses to the same number, "" for missing."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
     elif pa.types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
     if pa.types.is_duration(kind):
-        return pa.array([_duration(each) for each in column.cast(pa.int64())], pa.string())
+        cells = column.cast(pa.int64()).to_pylist()
+        return pa.array(
+            ["" if each is None else format_duration(each) for each in cells], pa.string()
+        )
     text = pc.cast(column, pa.string())
     if pa.types.is_floating(kind) and decimal != ".":
         text = pc.replace_substring(text, ".", decimal)
     if pa.types.is_timestamp(kind):
-        # Whole seconds need no zeros after the point, whatever unit they are stored in.
+        # Whole seconds are written without fractions, whatever the unit of the type.
         text = pc.replace_substring_regex(text, r"\.0+(Z|[+-]\d+)?$", r"\1")
     return pc.fill_null(text, "")
-
-
-def _duration(nanoseconds: Any) -> str:
-    """A duration as a reader would write it."""
-    return "" if not nanoseconds.is_valid else format_duration(nanoseconds.as_py())
 
 
 def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
@@ -403,7 +385,7 @@ def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
 
 
 def _quoted(text: Any, delimiter: str) -> Any:
-    """Cells with quotes around those that need them, and no others."""
+    """Cells with quotes around those that need them."""
     needs = pc.match_substring_regex(text, rf'["\r\n{delimiter}]')
     if not _any(needs):
         return text
@@ -413,10 +395,31 @@ def _quoted(text: Any, delimiter: str) -> Any:
 
 def _lines(columns: list[Any], delimiter: str) -> Any:
     if len(columns) == 1:
-        # Quoted, because most readers skip an empty line.
+        # Quoted, because most readers skip empty lines.
         return pc.if_else(pc.equal(columns[0], ""), '""', columns[0])
     return pc.binary_join_element_wise(*columns, delimiter)
 
 
 def _joined(lines: Any) -> bytes:
     return ("\n".join(lines.to_pylist()) + "\n").encode() if len(lines) else b""
+
+
+class _PandasBlocker(MetaPathFinder):
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ImportError("pandas is not needed")
+        return None
+
+
+def prevent_pandas_import() -> None:
+    """Keeps pyarrow from importing pandas with its first scalar, which slows a command down.
+
+    pyarrow looks for pandas once. If it cannot work without, as in `to_pandas`, it imports pandas
+    later; if pandas is already imported, nothing changes. Meant for processes such as a command.
+    """
+    blocker = _PandasBlocker()
+    sys.meta_path.insert(0, blocker)
+    try:
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(blocker)

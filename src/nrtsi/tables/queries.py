@@ -1,222 +1,149 @@
-"""The question "values at these times only": what was asked, and the table that answers it."""
+"""`TimeQuery`: the times and series at which the user wants values, and merging them with rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
 import numpy as np
-import pyarrow as pa
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from nrtsi.errors import InputError
-from nrtsi.tables.cells import as_kind, scatter_arrow
-from nrtsi.tables.clock import datetime_step, number_step
-from nrtsi.tables.columns import Columns, Owners, owners_of
-from nrtsi.tables.frames import arrow_list, arrow_of, frame_of, listed, time_index
-from nrtsi.tables.times import Times, read_times
+from nrtsi.tables.clock import Times, parse_step
+from nrtsi.tables.detection import Columns, Owners, quote, time_index
+from nrtsi.tables.reading import open_frame
+from nrtsi.tables.timestamps import to_arrow
 
-__all__ = ["TimeQuery", "query_of", "blank_array", "blank_frame", "grid_of"]
+__all__ = ["MergedTimes", "TimeQuery"]
 
-_MOST = 100_000_000  # rows of a grid; more is a slip of the unit, not a wish
+_MAX_ROWS = 100_000_000  # of a grid; a longer one is a wrong unit
 
 
 @dataclass(frozen=True)
 class TimeQuery:
-    """Times asked of series."""
+    """Times at which values are queried, each in one series."""
 
     times: Times
-    owner: Int[np.ndarray, " asked"]
-    """Index of the series each time is asked of."""
+    owner: Int[np.ndarray, " query"]
+    """Index of the series of each time."""
+
+    @classmethod
+    def read(cls, at: Any, ids: tuple[Any, ...], columns: Columns) -> "TimeQuery":
+        """The query `at` to a table: times for all series, or a frame of times (and ids).
+
+        Args:
+            at: Times as a column, list, array or single value, or a frame that has the time
+                column and perhaps the id column.
+            ids: The series of the table.
+            columns: The columns of the table.
+        """
+        if isinstance(nw.from_native(at, pass_through=True), nw.DataFrame | nw.LazyFrame):
+            frame = open_frame(at)
+            times = Times.read(_time_column(frame, columns), "at")
+            if columns.id in frame.columns:
+                return cls(times, _series_index(Owners.read(frame.get_column(columns.id)), ids))
+        else:
+            times = Times.read(_times_array(at), "at")
+        tiled = replace(times, ticks=np.tile(times.ticks, len(ids)))
+        return cls(tiled, np.repeat(np.arange(len(ids)), times.ticks.size))
+
+    @classmethod
+    def grid(
+        cls, times: Times, start: Int[np.ndarray, " bound"], every: str | float
+    ) -> "TimeQuery":
+        """For each series the times from its first to its last row in steps of `every`."""
+        step = parse_step(every, times.kind, "every")
+        if times.kind == "datetime":
+            nanoseconds = round(step)
+            tick = next(t for t in (times.tick, 1_000_000, 1_000, 1) if nanoseconds % t == 0)
+            times = times.refine(tick)
+            step = nanoseconds // times.tick
+        elif times.ticks.dtype != np.int64 or not step.is_integer():
+            times = replace(times, ticks=times.ticks.astype(np.float64))
+        first, last = times.ticks[start[:-1]], times.ticks[start[1:] - 1]
+        step, count = _steps_between(first, last, step)
+        owner = np.repeat(np.arange(count.size), count)
+        place = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
+        return cls(replace(times, ticks=first[owner] + place * step), owner)
 
 
-def grid_of(times: Times, start: Int[np.ndarray, " bound"], every: str | float) -> TimeQuery:
-    """For each series the times from its first to its last, `every` apart.
-
-    Raises:
-        InputError: `every` is no length of the times' kind, or the grid would be huge.
-    """
-    if times.kind == "number":
-        return _number_grid(times, start, number_step(every, "every"))
-    step = round(datetime_step(every, "every") * 1e9)
-    tick = next(size for size in (times.tick, 1_000_000, 1_000, 1) if step % size == 0)
-    times = times.finer(tick)
-    return _regular(times, start, step // times.tick)
-
-
-def _number_grid(times: Times, start: np.ndarray, every: float) -> TimeQuery:
-    if times.ticks.dtype == np.int64 and every.is_integer():
-        return _regular(times, start, int(every))
-    return _regular(replace(times, ticks=times.ticks.astype(np.float64)), start, every)
-
-
-def _regular(times: Times, start: np.ndarray, step: float) -> TimeQuery:
-    first, last = times.ticks[start[:-1]], times.ticks[start[1:] - 1]
-    if times.ticks.dtype == np.int64:
-        step = min(int(step), 2**62)  # longer than any series; larger ones are no 64-bit integers
-        # As unsigned integers, differences of up to 2**64 are right.
+def _steps_between(first: np.ndarray, last: np.ndarray, step: float) -> tuple[float, np.ndarray]:
+    """The step in the type of the ticks, and how many times fit from first to last."""
+    if first.dtype == np.int64:
+        step = min(int(step), 2**62)  # longer than any series; longer steps exceed 64 bits
+        # As unsigned integers, differences of up to 2**64 are exact.
         count = (last.view(np.uint64) - first.view(np.uint64)) // np.uint64(step) + np.uint64(1)
     else:
         with np.errstate(over="ignore"):
-            # A last row that a rounding error puts before the grid's end still belongs to it.
+            # The tolerance keeps a last row that a rounding error puts before the grid's end.
             count = np.floor((last - first) / step + 1e-9) + 1
-    if count.sum(dtype=np.float64) > _MOST:
+    total = count.sum(dtype=np.float64)
+    if total > _MAX_ROWS:
         raise InputError(
-            f"every must leave at most {_MOST:,} rows, got {count.sum(dtype=np.float64):,.0f}; "
-            f"take a longer step"
+            f"every must give at most {_MAX_ROWS:,} rows, got {total:,.0f}; use a longer step"
         )
-    count = count.astype(np.int64)
-    owner = np.repeat(np.arange(count.size), count)
-    place = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
-    return TimeQuery(replace(times, ticks=first[owner] + place * step), owner)
+    return step, count.astype(np.int64)
 
 
-def query_of(times: Any, ids: Any, known: tuple[Any, ...], columns: Columns) -> TimeQuery:
-    """What the caller asks for; without ids, every time of every series.
-
-    Raises:
-        InputError: No time, another number of ids than of times, or an unknown series.
-    """
-    if isinstance(times, TimeQuery):
-        return times
-    moments, owners = _frame_asked(times, columns) if _is_frame(times) else (None, None)
-    if moments is None:
-        moments = read_times(_arrow(times, "at"), "at")
-    if ids is not None:
-        owners = owners_of(nw.from_native(pa.table({"ids": _arrow(ids, "ids")})), "ids")
-    if owners is None:
-        count = moments.ticks.size
-        everywhere = replace(moments, ticks=np.tile(moments.ticks, len(known)))
-        return TimeQuery(everywhere, np.repeat(np.arange(len(known)), count))
-    if owners.code.size != moments.ticks.size:
+def _series_index(owners: Owners, ids: tuple[Any, ...]) -> Int[np.ndarray, " query"]:
+    index = {each: i for i, each in enumerate(ids)}
+    unknown = [each for each in owners.ids if each not in index]
+    if unknown:
         raise InputError(
-            f"ids must be as many as the times asked for, {moments.ticks.size}, "
-            f"got {owners.code.size}; give one id a time, or none"
+            f"queried series must be in the data, got {quote(unknown)}; the data have {quote(ids)}"
         )
-    return TimeQuery(moments, _known(owners, known))
+    return np.array([index[each] for each in owners.ids])[owners.code]
 
 
-def _known(owners: Owners, known: tuple[Any, ...]) -> Int[np.ndarray, " asked"]:
-    place = {each: i for i, each in enumerate(known)}
-    strange = [each for each in owners.ids if each not in place]
-    if strange:
-        raise InputError(
-            f"series asked for must be in the data, got {listed(strange)}; there are "
-            f"{listed(known)}"
-        )
-    return np.array([place[each] for each in owners.ids])[owners.code]
-
-
-def _is_frame(times: Any) -> bool:
-    return isinstance(nw.from_native(times, pass_through=True), nw.DataFrame | nw.LazyFrame)
-
-
-def _frame_asked(times: Any, columns: Columns) -> tuple[Times, Owners | None]:
-    frame = frame_of(times)
+def _time_column(frame: nw.DataFrame[Any], columns: Columns) -> nw.Series[Any]:
     index = time_index(frame)
     if columns.time in frame.columns:
-        column = frame.get_column(columns.time)
-    elif index is not None:
-        column = index
-    elif columns.time is None and len(frame.columns) == 1:
-        column = frame.get_column(frame.columns[0])
-    else:
-        raise InputError(
-            f"the table of times asked for must have the time column {columns.time!r}, "
-            f"got {listed(frame.columns)}; rename the column"
-        )
-    owners = owners_of(frame, columns.id) if columns.id in frame.columns else None
-    return read_times(arrow_of(column, "at"), "at"), owners
+        return frame.get_column(columns.time)
+    if index is not None:
+        return index
+    if columns.time is None and len(frame.columns) == 1:
+        return frame.get_column(frame.columns[0])
+    raise InputError(
+        f"the table of queried times must have the time column {columns.time!r}, "
+        f"got {quote(frame.columns)}; rename the column"
+    )
 
 
-def _arrow(items: Any, what: str) -> Any:
-    column = nw.from_native(items, pass_through=True, allow_series=True)
-    if isinstance(column, nw.Series):
-        array = arrow_of(column, what)
-    elif isinstance(items, str) or not hasattr(items, "__len__"):
-        array = arrow_list([items], what)
-    else:
-        if isinstance(items, np.ndarray) and items.ndim != 1:
-            items = items.reshape(-1) if items.ndim == 0 else _refuse_shape(items, what)
-        array = arrow_list(items, what)
+def _times_array(at: Any) -> Any:
+    column = nw.from_native(at, pass_through=True, allow_series=True)
+    if isinstance(at, np.ndarray) and at.ndim > 1:
+        raise InputError(f"at must have one dimension, got the shape {at.shape}; flatten it")
+    if isinstance(at, np.ndarray):
+        column = at.reshape(-1)
+    elif isinstance(at, str) or not hasattr(at, "__len__"):
+        column = [at]
+    array = to_arrow(column, "at")
     if len(array) == 0:
-        raise InputError(
-            f"{what} must hold at least one entry, got none; leave it out, or fill it"
-        )
+        raise InputError("at must hold at least one time, got none; add one, or leave at out")
     return array
 
 
-def _refuse_shape(items: np.ndarray, what: str) -> Any:
-    raise InputError(f"{what} must be one list, got an array of shape {items.shape}; flatten it")
+@dataclass(frozen=True)
+class MergedTimes:
+    """The rows of a table and of a query, sorted together; equal times are one row."""
 
+    times: Times
+    owner: Int[np.ndarray, " row"]
+    original_rows: Int[np.ndarray, " original"]
+    """The merged row of each row of the table."""
 
-def blank_array(
-    array: np.ndarray, source: Int[np.ndarray, " asked"], lines: np.ndarray, asked: TimeQuery
-) -> np.ndarray:
-    """An array of the asked rows, what stands in the data copied, the rest to be filled.
+    query_rows: Int[np.ndarray, " query"]
+    """The merged row of each queried time."""
 
-    Raises:
-        InputError: Series are asked for different numbers of times.
-    """
-    flat = array.reshape(-1, array.shape[-1])
-    series = array.shape[0] if array.ndim == 3 else 1
-    count = np.bincount(asked.owner, minlength=series)
-    if (count != count[0]).any() or (np.diff(asked.owner) < 0).any():
-        raise InputError(
-            f"every series of an array must be asked for equally many times, series by series, "
-            f"got {count.min()} to {count.max()}; ask for the same, or give a long frame"
-        )
-    blank = flat[lines[source]]
-    if array.dtype.kind == "f":
-        blank[source < 0] = np.nan
-    shape = (series, int(count[0])) if array.ndim == 3 else (int(count[0]),)
-    return blank.reshape(*shape, array.shape[-1])
-
-
-def blank_frame(
-    frame: nw.DataFrame[Any],
-    columns: Columns,
-    times: Times,
-    line: Int[np.ndarray, " asked"],
-    added: Bool[np.ndarray, " asked"],
-) -> nw.DataFrame[Any]:
-    """A frame of the asked rows: time, id and value columns of lines of the data.
-
-    Rows that were added have the right time and id and, as placeholders, the values of `line`.
-    """
-    wanted = {columns.time, columns.id, *(columns.values or ())}
-    names = [name for name in frame.columns if name in wanted]
-    index = time_index(frame) if columns.time is None else None
-    rows = nw.maybe_reset_index(frame.select(names)[line, :])
-    rows = rows.with_columns(*(_blanked(rows.get_column(n), added) for n in columns.values or ()))
-    if columns.time is not None:
-        column = frame.get_column(columns.time)
-        return rows.with_columns(_timed(column[line], times, added))
-    if index is not None and times.kind == "datetime":
-        return nw.maybe_set_index(rows, index=_timed(index[line], times, added))
-    return rows
-
-
-def _blanked(column: nw.Series[Any], added: Bool[np.ndarray, " asked"]) -> nw.Series[Any]:
-    """The column with unknown cells in the added rows, where its type has such a thing."""
-    lines = np.flatnonzero(added)
-    if not lines.size:
-        return column
-    if not column.implementation.is_pandas_like():
-        kind = column.head(1).to_arrow().type
-        return column.scatter(lines, as_kind(pa.nulls(lines.size, kind), column))
-    if isinstance(column.to_native().dtype, np.dtype):
-        unknown = np.full(lines.size, np.nan)
-        return column.scatter(lines, unknown) if column.dtype.is_float() else column
-    return column.scatter(lines, [None] * lines.size)
-
-
-def _timed(
-    column: nw.Series[Any], times: Times, added: Bool[np.ndarray, " asked"]
-) -> nw.Series[Any]:
-    if not added.any():
-        return column
-    written = times.to_arrow()
-    if written.type == times.type or times.style is not None:
-        lines = np.flatnonzero(added)
-        return scatter_arrow(column, lines, written.take(pa.array(lines)))
-    return as_kind(written, column)
+    @classmethod
+    def merge(cls, times: Times, owner: np.ndarray, query: TimeQuery) -> "MergedTimes":
+        """Merges; both must have the same ticks, as `Times.align` gives them."""
+        ticks = np.concatenate([times.ticks, query.times.ticks])
+        code = np.concatenate([owner, query.owner])
+        order = np.lexsort((ticks, code))
+        code, ticks = code[order], ticks[order]
+        new = np.ones(order.size, bool)
+        new[1:] = (code[1:] != code[:-1]) | (ticks[1:] != ticks[:-1])
+        row = np.empty(order.size, np.int64)
+        row[order] = np.cumsum(new) - 1
+        original, queried = np.split(row, [times.ticks.size])
+        return cls(replace(times, ticks=ticks[new]), code[new], original, queried)

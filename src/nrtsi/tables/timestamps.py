@@ -1,87 +1,203 @@
-"""Times written as text: what they mean, and writing more of them in the same manner."""
+"""Timestamps as Python objects or as text: conversion to Arrow data and back."""
 
 import contextlib
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nrtsi.errors import InputError
 
-__all__ = ["TimestampFormat", "parse", "readable"]
+__all__ = ["TimestampFormat", "parse_timestamps", "to_arrow"]
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_HEAD = 100
+_HEAD = 100  # rows that a format must parse before the whole column is tried
 _DAY, _YEAR = r"(?P<d>\d{1,2})", r"(?P<y>\d{4})"
 _MONTH, _NAME = r"(?P<m>\d{1,2})", r"(?P<name>[A-Za-z]{3})[a-z]*"
-_CLOCK = (
+_TIME_OF_DAY = (
     r"(?:[ T]+(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:\.(?P<f>\d{1,9}))?)?"
     r"(?: ?(?P<p>[AaPp])[Mm])?)?"
 )
 _ZONE = r"(?: ?(?P<z>Z|[+-]\d{2}:?\d{2}))?"
 
 
+def to_arrow(values: Any, name: str) -> pa.Array:
+    """Converts a narwhals column, a list or a numpy array to Arrow; messages call it `name`."""
+    if isinstance(values, nw.Series):
+        values = values.to_list() if isinstance(values.dtype, nw.Object) else values.to_arrow()
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = _python_to_arrow(values, name)
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _python_to_arrow(items: Any, name: str) -> pa.Array:
+    target = None
+    if getattr(items, "dtype", None) is None or items.dtype.kind == "O":
+        items = list(items)
+        kinds = {_datetime_kind(item) for item in items} - {""}
+        if len(kinds) > 1:
+            raise _mixed_types(name, " and ".join(sorted(kinds)))
+        # Without a type, Arrow would drop the nanoseconds of pandas' timestamps.
+        fine = next((item for item in items if getattr(item, "nanosecond", 0)), None)
+        target = None if fine is None else pa.timestamp("ns", pa.array([fine]).type.tz)
+    try:
+        return pa.array(items, target, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise _mixed_types(name, str(error).splitlines()[0]) from None
+
+
+def _datetime_kind(item: Any) -> str:
+    """The kinds that Arrow would convert to each other, losing the time of day or the zone."""
+    if isinstance(item, datetime.datetime):
+        if str(item) == "NaT":  # a missing timestamp of pandas
+            return ""
+        return "naive datetimes" if item.tzinfo is None else "datetimes with a zone"
+    return "dates" if isinstance(item, datetime.date) else ""
+
+
+def _mixed_types(name: str, found: str) -> InputError:
+    return InputError(f"{name} must hold values of one type, got {found}; convert it to one type")
+
+
 @dataclass(frozen=True)
 class TimestampFormat:
-    """The manner in which a column writes its times."""
+    """The format in which a text column writes its timestamps."""
 
     date: str
     """strftime format of the date."""
 
-    between: str = " "
-    """What stands between date and time of day."""
+    separator: str = " "
+    """Text between the date and the time of day."""
 
-    half_days: bool = False
+    twelve_hours: bool = False
     """Whether the time of day is written with AM and PM."""
 
     dates_only: bool = False
-    """Whether no time of day is written."""
+    """Whether the column writes no time of day."""
+
+    @classmethod
+    def detect(cls, first: str, date: str) -> "TimestampFormat":
+        """The format of a column whose first cell is `first` and whose date format is `date`."""
+        separator = "T" if "T" in first[10:11] else " "
+        return cls(date, separator, first[-1:] in "mM", ":" not in first)
 
     def write(self, stamps: pa.Array) -> pa.Array:
-        """The moments as text; a time of day is added to bare dates where one needs it."""
+        """Timestamps as text; dates get a time of day if one of them is not at midnight."""
         zone = stamps.type.tz
-        # Fractions of a second are written with as many digits as the type has.
+        # Arrow writes as many digits below a second as the type has.
         with contextlib.suppress(pa.ArrowInvalid):
             stamps = stamps.cast(pa.timestamp("s", zone))
-        if self.dates_only and _midnights(stamps):
+        midnight = pc.equal(stamps, pc.floor_temporal(stamps, unit="day"))
+        if self.dates_only and pc.all(midnight).as_py():
             return pc.strftime(stamps, format=self.date, locale="C")
-        clock = "%I:%M:%S %p" if self.half_days else "%H:%M:%S"
-        text = pc.strftime(stamps, format=self.date + self.between + clock, locale="C")
+        clock = "%I:%M:%S %p" if self.twelve_hours else "%H:%M:%S"
+        text = pc.strftime(stamps, format=self.date + self.separator + clock, locale="C")
         return pc.binary_join_element_wise(text, "Z", "") if zone else text
 
 
-def _midnights(stamps: pa.Array) -> bool:
-    return bool(pc.all(pc.equal(stamps, pc.floor_temporal(stamps, unit="day"))).as_py())
-
-
 @dataclass(frozen=True)
-class _Manner:
-    """One way of writing a date."""
-
+class _DateFormat:
     pattern: str
-    style: Callable[[str], str]
-    """strftime format of the date, from the separator met."""
+    strftime: str
+    """strftime format of the date, in which "/" stands for the separator of the column."""
 
-    def read(self, array: pa.Array) -> pa.Array:
-        """The moments; raises ArrowInvalid where a row is not written so or does not exist."""
-        parts = pc.extract_regex(array, f"^{self.pattern}{_CLOCK}{_ZONE}$")
+    def parse(self, text: pa.Array) -> pa.Array:
+        """Parses every row; raises ArrowInvalid if a row has another format or is no date."""
+        parts = pc.extract_regex(text, f"^{self.pattern}{_TIME_OF_DAY}{_ZONE}$")
         if parts.null_count:
-            raise pa.ArrowInvalid("not written so")
-        return _stamps(_iso(parts))
+            raise pa.ArrowInvalid("another format")
+        return _parse_iso(_to_iso(parts))
+
+    def parse_or_none(self, text: pa.Array) -> pa.Array | None:
+        try:
+            self.parse(text[:_HEAD])  # most formats fail here, at little cost
+            return self.parse(text)
+        except pa.ArrowInvalid:
+            return None
+
+    def detect(self, text: pa.Array) -> TimestampFormat:
+        separator = pc.extract_regex(text[:1], f"^{self.pattern}")[0].as_py()["s"]
+        return TimestampFormat.detect(text[0].as_py(), self.strftime.replace("/", separator))
 
 
-def _iso(parts: pa.StructArray) -> pa.Array:
+_DAY_OR_MONTH_FIRST = (
+    _DateFormat(rf"{_DAY}(?P<s>[/-]){_MONTH}[/-]{_YEAR}", "%d/%m/%Y"),
+    _DateFormat(rf"{_MONTH}(?P<s>[/-]){_DAY}[/-]{_YEAR}", "%m/%d/%Y"),
+)
+_UNAMBIGUOUS = (
+    _DateFormat(rf"{_YEAR}(?P<s>[/.-]){_MONTH}[/.-]{_DAY}", "%Y/%m/%d"),
+    _DateFormat(rf"{_DAY}(?P<s>\.){_MONTH}\.{_YEAR}", "%d/%m/%Y"),
+    _DateFormat(rf"{_DAY}(?P<s>[ -]){_NAME}[ -]{_YEAR}", "%d/%b/%Y"),
+    _DateFormat(rf"{_NAME}(?P<s> ){_DAY},? {_YEAR}", "%b %d, %Y"),
+)
+
+
+def parse_timestamps(text: pa.Array, name: str) -> tuple[pa.Array, TimestampFormat]:
+    """Parses a text column; returns its timestamps and their format."""
+    with contextlib.suppress(pa.ArrowInvalid):
+        return _parse_iso(text), TimestampFormat.detect(text[0].as_py(), "%Y-%m-%d")
+    formats = (*_DAY_OR_MONTH_FIRST, *_UNAMBIGUOUS)
+    found = [
+        (each, stamps) for each in formats if (stamps := each.parse_or_none(text)) is not None
+    ]
+    if len(found) == 2 and not found[0][1].equals(found[1][1]):
+        raise InputError(
+            f"{name} is ambiguous: {text[0].as_py()!r} and all other rows can be read with the "
+            f"day or the month first; write the dates as 2024-01-31"
+        )
+    if found:
+        return found[0][1], found[0][0].detect(text)
+    row = max(_first_failure(parse, text) for parse in (_parse_iso, *(f.parse for f in formats)))
+    raise InputError(
+        f"{name} must hold timestamps in one format, got {text[row].as_py()!r} at row {row} "
+        f"(the first is row 0); write them as 2024-01-31 or 2024-01-31T18:30:00 "
+        f"(in every row with a zone, or in none), or name another column"
+    )
+
+
+def _first_failure(parse: Callable[[pa.Array], pa.Array], text: pa.Array) -> int:
+    """The first row that does not parse, found by bisection."""
+    try:
+        parse(text[:_HEAD])
+    except pa.ArrowInvalid:
+        text = text[:_HEAD]
+    low, high = 0, len(text) - 1  # rows before `low` parse; one of low…high does not
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            # Row 0 is parsed too, because it decides whether a zone is expected.
+            parse(pa.concat_arrays([text[:1], text[low : middle + 1]]))
+            low = middle + 1
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _parse_iso(text: pa.Array) -> pa.Array:
+    """Timestamps of ISO 8601 text that has a zone in every row or in none."""
+    tail = text[0].as_py()[10:]
+    zone = "UTC" if tail.endswith("Z") or "+" in tail or "-" in tail else None
+    try:
+        return pc.cast(text, pa.timestamp("us", zone))
+    except pa.ArrowInvalid:
+        # Digits below a microsecond need the finer type, which ends in the year 2262.
+        return pc.cast(text, pa.timestamp("ns", zone))
+
+
+def _to_iso(parts: pa.StructArray) -> pa.Array:
     part = {field.name: parts.field(i) for i, field in enumerate(parts.type)}
     month = pc.utf8_lpad(part["m"], 2, "0") if "m" in part else _month(part["name"])
     date = pc.binary_join_element_wise(part["y"], month, pc.utf8_lpad(part["d"], 2, "0"), "-")
     second = pc.if_else(pc.equal(part["S"], ""), "00", part["S"])
     minute = pc.if_else(pc.equal(part["M"], ""), "00", part["M"])
     clock = pc.binary_join_element_wise(_hour(part["H"], part["p"]), minute, second, ":")
-    fraction = pc.if_else(
-        pc.equal(part["f"], ""), "", pc.binary_join_element_wise("", part["f"], ".")
-    )
-    tail = pc.binary_join_element_wise(clock, fraction, part["z"], "")
+    point = pc.if_else(pc.equal(part["f"], ""), "", ".")
+    tail = pc.binary_join_element_wise(clock, point, part["f"], part["z"], "")
     return pc.binary_join_element_wise(date, tail, " ")
 
 
@@ -97,109 +213,8 @@ def _hour(hour: pa.Array, half: pa.Array) -> pa.Array:
     halved = pc.not_equal(half, "")
     outside = pc.or_(pc.less(number, 1), pc.greater(number, 12))
     if pc.any(pc.and_(halved, outside)).as_py():
-        raise pa.ArrowInvalid("no such hour before or after noon")
+        raise pa.ArrowInvalid("AM and PM go with the hours 1 to 12")
+    afternoon = pc.if_else(pc.equal(pc.utf8_lower(half), "p"), 12, 0)
     twelve = pc.if_else(pc.equal(number, 12), 0, number)
-    afternoon = pc.equal(pc.utf8_lower(half), "p")
-    number = pc.if_else(halved, pc.if_else(afternoon, pc.add(twelve, 12), twelve), number)
+    number = pc.if_else(halved, pc.add(twelve, afternoon), number)
     return pc.utf8_lpad(number.cast(pa.string()), 2, "0")
-
-
-def _stamps(array: pa.Array) -> pa.Array:
-    """Moments of ISO 8601 text, with a zone in every row or in none."""
-    zone = "UTC" if array[0].as_py()[10:].endswith("Z") or _offset(array[0].as_py()) else None
-    try:
-        return pc.cast(array, pa.timestamp("us", zone))
-    except pa.ArrowInvalid:
-        # Digits below a microsecond need the finer type, which ends in the year 2262.
-        return pc.cast(array, pa.timestamp("ns", zone))
-
-
-def _offset(text: str) -> bool:
-    return any(sign in text[10:] for sign in "+-")
-
-
-_DAY_FIRST = _Manner(rf"{_DAY}(?P<s>[/-]){_MONTH}[/-]{_YEAR}", lambda s: f"%d{s}%m{s}%Y")
-_MONTH_FIRST = _Manner(rf"{_MONTH}(?P<s>[/-]){_DAY}[/-]{_YEAR}", lambda s: f"%m{s}%d{s}%Y")
-_PLAIN = (
-    _Manner(rf"{_YEAR}(?P<s>[/.-]){_MONTH}[/.-]{_DAY}", lambda s: f"%Y{s}%m{s}%d"),
-    _Manner(rf"{_DAY}(?P<s>\.){_MONTH}\.{_YEAR}", lambda s: "%d.%m.%Y"),
-    _Manner(rf"{_DAY}(?P<s>[ -]){_NAME}[ -]{_YEAR}", lambda s: f"%d{s}%b{s}%Y"),
-    _Manner(rf"{_NAME}(?P<s> ){_DAY},? {_YEAR}", lambda s: "%b %d, %Y"),
-)
-
-
-def parse(array: pa.Array, what: str) -> tuple[pa.Array, TimestampFormat]:
-    """Moments of a text column, and its manner of writing.
-
-    Raises:
-        InputError: A row does not parse, or day and month could be exchanged throughout.
-    """
-    first = array[0].as_py() if len(array) else ""
-    try:
-        return _stamps(array), _style(first, "%Y-%m-%d")
-    except pa.ArrowInvalid:
-        pass
-    for manners in ((_DAY_FIRST, _MONTH_FIRST), *((manner,) for manner in _PLAIN)):
-        readings = [
-            (each, stamps) for each in manners if (stamps := _try(each, array)) is not None
-        ]
-        if len(readings) == 2 and not readings[0][1].equals(readings[1][1]):
-            raise InputError(
-                f"{what} must say which number is the day and which the month, got {first!r} and "
-                f"others that can be read either way; write the dates as 2024-01-31"
-            )
-        for manner, stamps in readings:
-            separator = pc.extract_regex(array[:1], f"^{manner.pattern}")[0].as_py()["s"]
-            return stamps, _style(first, manner.style(separator))
-    raise _refusal(array, what)
-
-
-def readable(array: pa.Array) -> bool:
-    """Whether the rows can be read as times in one manner at least."""
-    if array.null_count or not len(array):
-        return False
-    with contextlib.suppress(pa.ArrowInvalid):
-        return bool(len(_stamps(array)))
-    return any(_try(each, array) is not None for each in (_DAY_FIRST, _MONTH_FIRST, *_PLAIN))
-
-
-def _try(manner: _Manner, array: pa.Array) -> pa.Array | None:
-    try:
-        manner.read(array[:_HEAD])  # most manners fail here, at little cost
-        return manner.read(array)
-    except pa.ArrowInvalid:
-        return None
-
-
-def _style(first: str, date: str) -> TimestampFormat:
-    return TimestampFormat(
-        date=date,
-        between="T" if "T" in first[10:11] else " ",
-        half_days=first[-1:] in "mM",
-        dates_only=":" not in first,
-    )
-
-
-def _refusal(array: pa.Array, what: str) -> InputError:
-    readers: list[Callable[[pa.Array], pa.Array]] = [_stamps]
-    readers += [manner.read for manner in (_DAY_FIRST, _MONTH_FIRST, *_PLAIN)]
-    row = max(_first_bad(read, array) for read in readers)
-    return InputError(
-        f"{what} must hold times in one way of writing, got {array[row].as_py()!r} at row {row} "
-        f"(the first is row 0); write them as 2024-01-31 or 2024-01-31T18:30:00 "
-        f"(in every row with a zone, or in none), or name another column"
-    )
-
-
-def _first_bad(read: Callable[[pa.Array], pa.Array], array: pa.Array) -> int:
-    """The first row at which reading fails, found by halving."""
-    low, high = 0, len(array) - 1  # rows before `low` parse; one in low…high does not
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            # Row 0 goes along, since it decides whether a zone is expected.
-            read(pa.concat_arrays([array[:1], array[low : middle + 1]]))
-            low = middle + 1
-        except pa.ArrowInvalid:
-            high = middle
-    return low

@@ -23,7 +23,7 @@ from nrtsi.network.tokens import TokenLayout
 from nrtsi.schedule.distances import level_of
 from nrtsi.schedule.policies import SAME
 from nrtsi.schedule.windows import WHOLE
-from nrtsi.tables import Clock, duration
+from nrtsi.tables import Clock, parse_duration
 from nrtsi.training.plan import Budget, TrainingPlan
 from nrtsi.training.sampler import longest_gap, segment_length_for
 
@@ -40,7 +40,7 @@ CELLS_A_STEP, FEWEST_WINDOWS = 2**12, 4
 def budget_of(budget: str | float, steps: Any) -> Budget:
     """How long to train: so many steps where they are given, else a time."""
     if steps is None:
-        return Budget(seconds=duration(budget))
+        return Budget(seconds=parse_duration(budget))
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
         raise InputError(f"steps must be a whole number, 0 or more, got {steps!r}")
     return Budget(steps=int(steps))

@@ -98,7 +98,7 @@ def series(
             )
     elif filled is not None:
         columns = Columns(time=time, id=id)
-        for guess in read(frame, columns).guesses:
+        for guess in read(frame, columns).notes:
             console.say(guess)
         other = read_table(filled).typed
         title = f"{data.name}, filled as in {filled.name}"

@@ -187,7 +187,7 @@ class Backtest:
             for name in ("channel", "gap_from", "gap_to", "method", "n", "mse", "mae")
         }
         for name in ("gap_from", "gap_to"):
-            columns[name] = self.clock.lengths(np.array(columns[name], dtype=np.float64))
+            columns[name] = self.clock.to_durations(np.array(columns[name], dtype=np.float64))
         return nw.from_dict(columns, backend=self.backend or "pyarrow").to_native()
 
     def coverage(self, level: float = 0.9, method: str = "nrtsi") -> list[dict[str, Any]]:
@@ -224,7 +224,8 @@ class Backtest:
             "units": {
                 "methods": UNITS,
                 "channels": "those of each channel",
-                "gaps": f"those of each channel; lengths in steps of {self.clock.words(1.0)}",
+                "gaps": "those of each channel; lengths in steps of "
+                f"{self.clock.format_duration(1.0)}",
             },
             "channels": self._by_channel(),
             "gaps": [

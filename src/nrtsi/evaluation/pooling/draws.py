@@ -7,7 +7,7 @@ import narwhals as nw
 import numpy as np
 
 from nrtsi.errors import InputError
-from nrtsi.tables.frames import frame_of, listed
+from nrtsi.tables import open_frame, quote
 
 __all__ = ["each_draw"]
 
@@ -22,7 +22,7 @@ def each_draw(draws: Any) -> Iterator[Any]:
     """
     table = nw.from_native(draws, pass_through=True)
     if isinstance(table, nw.DataFrame | nw.LazyFrame):
-        return _split(frame_of(draws))
+        return _split(open_frame(draws))
     if isinstance(draws, np.ndarray) and draws.ndim:
         return (one.copy() for one in draws)  # a statistic may change what it is given
     if isinstance(draws, np.ndarray | Mapping | str) or not isinstance(draws, Iterable):
@@ -49,7 +49,7 @@ def _split(frame: nw.DataFrame[Any]) -> Iterator[Any]:
 def _labels(frame: nw.DataFrame[Any]) -> np.ndarray:
     if _LABEL not in frame.columns:
         raise InputError(
-            f"a table of draws must have a column {_LABEL!r}, got {listed(frame.columns)}; "
+            f"a table of draws must have a column {_LABEL!r}, got {quote(frame.columns)}; "
             f"give what sample returns, or a list of tables, one a draw"
         )
     labels = frame.get_column(_LABEL)

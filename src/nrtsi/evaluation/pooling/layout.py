@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from nrtsi.errors import InputError
-from nrtsi.tables.frames import listed
+from nrtsi.tables import quote
 
 __all__ = ["DrawTable", "read"]
 
@@ -50,7 +50,7 @@ class DrawTable:
             return "a number"
         what = "an array" if self.kind == "array" else f"a {self.kind}"
         if self.labels is not None:
-            return f"{what} of {listed(self.labels)}"
+            return f"{what} of {quote(self.labels)}"
         return f"{what} of shape {self.values.shape}"
 
 

@@ -1,4 +1,4 @@
-"""The contract of `fill` and `stack`: missing cells change, nothing else does."""
+"""`Panel.write` and `Panel.stack` change missing cells and nothing else."""
 
 import datetime as dt
 from decimal import Decimal
@@ -169,10 +169,10 @@ VALUES = st.floats(-1e6, 1e6)
 
 @given(tables(), VALUES)
 @settings(max_examples=60, deadline=None)
-def test_fill_changes_exactly_the_missing_cells(table, value):
+def test_writing_changes_exactly_the_missing_cells(table, value):
     before = copied(table.native)
     panel = table.read()
-    filled = panel.fill(np.full(panel.series.value.shape, value))
+    filled = panel.write(np.full(panel.series.value.shape, value))
     assert type(filled) is type(table.native)
     assert schema_of(filled) == schema_of(table.native)
     assert equal(table.native, before)  # the caller's frame is never touched
@@ -193,22 +193,22 @@ def test_fill_changes_exactly_the_missing_cells(table, value):
 
 @given(tables())
 @settings(max_examples=50, deadline=None)
-def test_filling_with_nothing_gives_the_very_frame(table):
+def test_writing_only_nan_returns_an_equal_frame(table):
     panel = table.read()
-    filled = panel.fill(np.full(panel.series.value.shape, np.nan))
+    filled = panel.write(np.full(panel.series.value.shape, np.nan))
     assert equal(filled, table.native) or columns_of(filled) == columns_of(table.native)
     assert schema_of(filled) == schema_of(table.native)
 
 
 @given(tables(), st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
-def test_values_land_in_the_row_and_column_they_were_made_for(table, random):
+def test_values_are_written_to_their_own_row_and_column(table, random):
     panel = table.read()
     series = panel.series
     # A small number that names its row's (series, time) and channel, found again by brute force.
     code = np.array([random.randint(0, 100) for _ in range(series.value.size)], float)
     code = code.reshape(series.value.shape)
-    filled = columns_of(panel.fill(code))
+    filled = columns_of(panel.write(code))
     who = [str(w) for w in filled["who"]] if table.long else ["0"] * len(filled["when"])
     lines = {key: i for i, key in enumerate(zip(who, filled["when"], strict=True))}
     moments = sorted(set(filled["when"]))
@@ -266,7 +266,7 @@ def test_quantiles_are_labelled_with_floats_and_float32_stays():
     assert stacked.dtypes == [pl.Float64, pl.Float32, pl.Float64]
 
 
-def test_stack_refuses_a_name_that_is_taken():
+def test_stack_rejects_a_name_that_is_taken():
     panel = read(pl.DataFrame({"draw": [1.0, None]}))
     with pytest.raises(InputError, match="must have no column 'draw', which the result adds"):
         panel.stack([np.zeros((2, 1))], "draw", [0])
@@ -287,14 +287,14 @@ def test_integers_are_rounded_and_clipped_to_their_type(library, kind):
             {"x": pd.array([1, None, None, None, 7], dtype=nullable(kind))}
         ),
     }[library]()
-    filled = read(native).fill(np.array([[0.0], [2.6], [1e30], [-1e30], [0.0]]))
+    filled = read(native).write(np.array([[0.0], [2.6], [1e30], [-1e30], [0.0]]))
     assert columns_of(filled)["x"] == [1, 3, int(info.max), int(info.min), 7]
 
 
-def test_large_integers_that_are_no_floats_come_back_to_the_last_digit():
+def test_large_integers_keep_their_last_digit():
     big = 2**63 - 3
     frame = pl.DataFrame({"x": [big, None, -big]})
-    assert read(frame).fill(np.zeros((3, 1)))["x"].to_list() == [big, 0, -big]
+    assert read(frame).write(np.zeros((3, 1)))["x"].to_list() == [big, 0, -big]
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow", "pandas-arrow"])
@@ -309,9 +309,9 @@ def test_large_integers_are_stacked_as_the_nearest_floats(library):
     assert columns_of(stacked)["x"] == [2.0**64, 0.5, 2.0**53]
 
 
-def test_float32_is_filled_within_its_range():
+def test_float32_values_are_clipped_to_their_range():
     frame = pl.DataFrame({"x": pl.Series([1.0, None], dtype=pl.Float32)})
-    filled = read(frame).fill(np.full((2, 1), 1e300))
+    filled = read(frame).write(np.full((2, 1), 1e300))
     assert filled["x"][1] == np.finfo(np.float32).max
 
 
@@ -326,7 +326,7 @@ def test_decimals_are_read_as_numbers_and_written_as_decimals(library):
     }[library]()
     panel = read(native)
     assert panel.series.value[0, 0] == 1.25
-    filled = panel.fill(np.array([[0.0], [2.501], [1e9]]))
+    filled = panel.write(np.array([[0.0], [2.501], [1e9]]))
     assert schema_of(filled) == schema_of(native)
     first, second, third = columns_of(filled)["x"]
     assert (first, second) == (Decimal("1.25"), Decimal("2.50"))
@@ -337,7 +337,7 @@ def test_a_polars_column_may_hold_both_nan_and_null():
     frame = pl.DataFrame({"x": [1.0, None, float("nan"), 4.0]})
     panel = read(frame)
     assert panel.series.observed[:, 0].tolist() == [True, False, False, True]
-    assert panel.fill(np.full((4, 1), 9.0))["x"].to_list() == [1.0, 9.0, 9.0, 4.0]
+    assert panel.write(np.full((4, 1), 9.0))["x"].to_list() == [1.0, 9.0, 9.0, 4.0]
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -346,8 +346,8 @@ def test_a_datetime_index_is_the_time_and_stays(zone):
     frame = pd.DataFrame({"x": np.where(np.arange(60) % 7 == 0, np.nan, 1.0)}, index=index)
     panel = read(frame)
     assert panel.columns == Columns(values=("x",))
-    assert panel.guesses[0] == "time: the index (guessed)"
-    filled = panel.fill(np.full((60, 1), 5.0))
+    assert panel.notes[0] == "time: the index (guessed)"
+    filled = panel.write(np.full((60, 1), 5.0))
     assert_frame_equal(filled, frame.fillna(5.0))
     assert (np.diff(panel.series.time) == 1).all()
     assert read(frame, Columns(time="when")).columns == panel.columns
@@ -355,15 +355,15 @@ def test_a_datetime_index_is_the_time_and_stays(zone):
 
 def test_columns_named_by_numbers_are_kept():
     frame = pd.DataFrame(np.array([[1.0, 5.0], [np.nan, 2.0]]))
-    filled = read(frame).fill(np.full((2, 2), 3.0))
+    filled = read(frame).write(np.full((2, 2), 3.0))
     assert_frame_equal(filled, frame.fillna(3.0))
 
 
-def test_notes_on_a_pandas_frame_are_kept():
+def test_attributes_of_a_pandas_frame_are_kept():
     frame = pd.DataFrame({"x": [1.0, np.nan]})
     frame.columns.name = "channel"
     frame.attrs["source"] = "roof"
-    filled = read(frame).fill(np.zeros((2, 1)))
+    filled = read(frame).write(np.zeros((2, 1)))
     assert filled.columns.name == "channel"
     assert filled.attrs == {"source": "roof"}
 
@@ -371,14 +371,16 @@ def test_notes_on_a_pandas_frame_are_kept():
 def test_the_metadata_of_an_arrow_table_is_kept():
     field = pa.field("x", pa.float64(), metadata={"unit": "K"})
     table = pa.table({"x": [1.0, None]}, schema=pa.schema([field], metadata={"source": "roof"}))
-    filled = read(table).fill(np.zeros((2, 1)))
+    filled = read(table).write(np.zeros((2, 1)))
     assert filled.schema.equals(table.schema, check_metadata=True)
 
 
-def test_values_of_another_shape_are_refused():
+def test_values_of_another_shape_are_rejected():
     panel = read(pl.DataFrame({"x": [1.0, None]}))
-    with pytest.raises(InputError, match=r"\(2, 1\), got \(3, 1\); fill panel.series"):
-        panel.fill(np.zeros((3, 1)))
+    with pytest.raises(
+        InputError, match=r"\(2, 1\), got \(3, 1\); pass one row per row of panel.series"
+    ):
+        panel.write(np.zeros((3, 1)))
 
 
 @given(
@@ -399,7 +401,7 @@ def test_arrays_come_back_in_shape_and_type(shape, kind, flat, random):
     before = array.copy()
     panel = read(array, times=times)
     assert panel.series.series == (1 if flat else shape[0])
-    filled = panel.fill(np.full(panel.series.value.shape, 2.5))
+    filled = panel.write(np.full(panel.series.value.shape, 2.5))
     np.testing.assert_array_equal(filled, np.where(np.isnan(array), 2.5, array).astype(kind))
     np.testing.assert_array_equal(array, before)
     assert filled.dtype == array.dtype
@@ -408,12 +410,12 @@ def test_arrays_come_back_in_shape_and_type(shape, kind, flat, random):
     assert stacked.dtype == (np.float64 if kind == np.int16 else kind)
 
 
-def test_object_columns_of_dates_serve_as_time():
+def test_object_columns_of_dates_are_read_as_times():
     days = [dt.date(2024, 1, d) for d in (1, 2, 4)]
     frame = pd.DataFrame({"date": pd.Series(days, dtype=object), "x": [1.0, np.nan, 2.0]})
     panel = read(frame)
     assert panel.series.time.tolist() == [0.0, pytest.approx(2 / 3), 2.0]
-    assert panel.fill(np.full((3, 1), 8.0))["date"].tolist() == days
+    assert panel.write(np.full((3, 1), 8.0))["date"].tolist() == days
 
 
 @pytest.mark.slow
@@ -428,6 +430,6 @@ def test_a_million_rows_take_seconds(series):
     frame = pl.DataFrame({"id": owner, "time": np.arange(rows), **columns})
     began = dt.datetime.now()
     panel = read(frame, Columns(time="time", id="id"))
-    panel.fill(np.zeros((rows, 8)))
+    panel.write(np.zeros((rows, 8)))
     assert panel.series.series == series
     assert (dt.datetime.now() - began).total_seconds() < 10

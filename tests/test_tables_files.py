@@ -1,3 +1,5 @@
+"""CSV and Parquet files, and atomic writing."""
+
 import csv
 import errno
 import gzip
@@ -36,7 +38,7 @@ numbers = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
 )
 number_cells = st.one_of(numbers, st.sampled_from(MISSING))
-words = st.text(
+notes = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\r\x00\ufeff"),
     max_size=8,
 )
@@ -44,10 +46,10 @@ words = st.text(
 
 @st.composite
 def csv_tables(draw):
-    """Cells as text: one column of words, a few of numbers with gaps."""
+    """Cells as text: one column of text, a few of numbers with gaps."""
     rows = draw(st.integers(1, 12))
     width = draw(st.integers(1, 4))
-    columns = {"note": draw(st.lists(words, min_size=rows, max_size=rows))}
+    columns = {"note": draw(st.lists(notes, min_size=rows, max_size=rows))}
     for i in range(width):
         cells = draw(st.lists(number_cells, min_size=rows, max_size=rows))
         columns[f"x{i}"] = [*cells[:-1], draw(numbers)]  # at least one number
@@ -83,12 +85,12 @@ def write(folder, name, text):
     return path
 
 
-# Laws ---------------------------------------------------------------------------------------
+# Laws
 
 
 @settings(max_examples=50, deadline=None)
 @given(csv_tables(), st.sampled_from(",;\t|"))
-def test_filling_a_csv_changes_the_text_of_missing_cells_and_of_no_others(columns, delimiter):
+def test_imputing_a_csv_changes_the_text_of_missing_cells_only(columns, delimiter):
     with TemporaryDirectory() as folder:
         path = write(folder, "in.csv", to_csv(columns, delimiter))
         table = read_table(path)
@@ -104,7 +106,7 @@ def test_filling_a_csv_changes_the_text_of_missing_cells_and_of_no_others(column
 
 @settings(max_examples=50, deadline=None)
 @given(csv_tables(), st.integers(1, 3))
-def test_stacking_a_csv_repeats_its_text_and_fills_each_repetition(columns, draws):
+def test_stacking_a_csv_repeats_its_text_and_imputes_each_repetition(columns, draws):
     rows = len(columns["note"])
     with TemporaryDirectory() as folder:
         table = read_table(write(folder, "in.csv", to_csv(columns)))
@@ -123,7 +125,7 @@ def test_stacking_a_csv_repeats_its_text_and_fills_each_repetition(columns, draw
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.decimals(-1000, 1000, places=2), min_size=1), st.booleans())
-def test_decimal_commas_are_read_as_points_are_where_semicolons_separate(values, gaps):
+def test_decimal_commas_are_read_if_semicolons_separate_cells(values, gaps):
     cells = [str(value).replace(".", ",") for value in values] + ["NA"] * gaps
     with TemporaryDirectory() as folder:
         text = to_csv({"i": ["1"] * len(cells), "x": cells}, ";")
@@ -138,7 +140,7 @@ def test_decimal_commas_are_read_as_points_are_where_semicolons_separate(values,
     st.lists(st.decimals(-1000, 1000, places=3), min_size=1),
     st.floats(allow_nan=False, allow_infinity=False),
 )
-def test_a_new_cell_is_the_nearest_number_of_two_decimals_more(values, new):
+def test_a_new_cell_is_rounded_to_two_decimals_more_than_its_column(values, new):
     with TemporaryDirectory() as folder:
         text = to_csv({"x": [*map(str, values), "NA"], "i": ["1"] * (len(values) + 1)})
         table = read_table(write(folder, "in.csv", text))
@@ -161,7 +163,7 @@ def test_numbers_are_read_as_python_reads_them(columns):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(allow_infinity=False), min_size=1), st.sampled_from(SUFFIXES))
-def test_every_format_gives_back_the_floats_it_was_given(values, suffix):
+def test_every_format_reads_back_the_floats_that_were_written(values, suffix):
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
         write_table(path, Table(pa.table({"i": range(len(values)), "x": [*values]})))
@@ -170,7 +172,7 @@ def test_every_format_gives_back_the_floats_it_was_given(values, suffix):
     np.testing.assert_array_equal(back.to_numpy(zero_copy_only=False), expected)
 
 
-# Reading ------------------------------------------------------------------------------------
+# Reading
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ def test_a_column_gets_the_first_type_that_fits_all_its_cells(tmp_path, text, ki
     assert table.text["x"].to_pylist() == cells
 
 
-def test_a_type_that_only_shows_far_down_the_file_is_still_found(tmp_path):
+def test_a_type_that_appears_late_in_the_file_is_found(tmp_path):
     rows = "1\n" * 800_000 + "2.5\n"  # longer than the blocks in which the file is parsed
     assert read_table(write(tmp_path, "a.csv", "x\n" + rows)).typed["x"].type == pa.float64()
 
@@ -214,7 +216,7 @@ def test_a_header_alone_is_a_table_without_rows(tmp_path):
         assert (table.num_rows, table.column_names) == (0, ["a", "b"])
 
 
-def test_a_byte_order_mark_windows_line_ends_and_gzip_are_understood(tmp_path):
+def test_a_byte_order_mark_windows_line_ends_and_gzip_are_read(tmp_path):
     text = b"\xef\xbb\xbfa;b\r\n1,5;2\r\n"
     for name, data in (("a.csv", text), ("a.csv.gz", gzip.compress(text))):
         table = read_table(write(tmp_path, name, data)).typed
@@ -240,7 +242,7 @@ def test_a_comma_is_decimal_only_between_semicolons_and_in_columns_of_numbers(
     assert table.decimal == ("," if cells[0] == 1.5 else ".")
 
 
-def test_names_with_quotes_delimiters_and_line_ends_survive(tmp_path):
+def test_names_with_quotes_delimiters_and_line_ends_are_kept(tmp_path):
     columns = {'a "quoted" name': ["1"], "one, two; three": ["2"], "two\nlines": ["3"]}
     path = write(tmp_path, "a.csv", to_csv(columns))
     write_table(tmp_path / "b.csv", read_table(path))
@@ -254,7 +256,7 @@ def test_names_with_quotes_delimiters_and_line_ends_survive(tmp_path):
         ("a.csv", b"", r"a\.csv is empty; it must begin with a line of column names"),
         ("a.csv", b"\n\n", r"a\.csv is empty"),
         ("a.csv", b"a,b\n1,2\n\n1,2,3\n", r"a\.csv, line 4: every line must have 2 cells.*got 3"),
-        ("a.csv", b'a,b\n"x\ny",2\n1\n', r"a\.csv, line 4: .* got 1; mend the line or quote"),
+        ("a.csv", b'a,b\n"x\ny",2\n1\n', r"a\.csv, line 4: .* got 1; correct the line or quote"),
         ("a.csv", b"a,a,b\n1,2,3\n", r"must name every column once, got 'a' 2 times; rename"),
         ("a.csv", "a,b\n1,é\n".encode("latin-1"), r"a\.csv must be UTF-8 text, and is not"),
         ("a.csv", "é,b\n1,2\n".encode("latin-1"), r"a\.csv must be UTF-8 text, and is not"),
@@ -268,7 +270,7 @@ def test_names_with_quotes_delimiters_and_line_ends_survive(tmp_path):
         ("a.parquet", b"", r"a\.parquet is not a readable Parquet file: "),
     ],
 )
-def test_an_unreadable_file_is_refused_in_one_line(tmp_path, name, content, message):
+def test_an_unreadable_file_is_rejected_in_one_line(tmp_path, name, content, message):
     path = write(tmp_path, name, content)
     with pytest.raises(InputError, match=message) as error:
         read_table(path)
@@ -276,7 +278,7 @@ def test_an_unreadable_file_is_refused_in_one_line(tmp_path, name, content, mess
     assert str(path) in str(error.value)
 
 
-def test_an_absent_file_and_a_folder_are_refused(tmp_path):
+def test_an_absent_file_and_a_folder_are_rejected(tmp_path):
     with pytest.raises(InputError, match=r"gone\.csv does not exist; check the name"):
         read_table(tmp_path / "gone.csv")
     (tmp_path / "folder.csv").mkdir()
@@ -292,13 +294,13 @@ def test_a_model_given_as_a_table_is_recognised_by_its_name(tmp_path):
         read_table(write(tmp_path, "m.nrtsi", b""))
 
 
-def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+def test_a_file_without_read_permission_is_rejected(tmp_path, monkeypatch):
     path = write(tmp_path, "a.csv", "a\n1\n")
 
-    def refuse(*args, **kwargs):
+    def fail(*args, **kwargs):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("builtins.open", fail)
     with pytest.raises(InputError, match=r"a\.csv cannot be read: Permission denied"):
         read_table(path)
 
@@ -311,7 +313,7 @@ def test_a_parquet_file_keeps_its_types_and_folder_names_make_no_columns(tmp_pat
     assert read_table(folder / "a.pq").typed.equals(table)
 
 
-# Writing ------------------------------------------------------------------------------------
+# Writing
 
 
 def test_typed_columns_are_written_as_plain_text(tmp_path):
@@ -338,7 +340,7 @@ def test_a_column_of_lists_cannot_be_csv(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cell_nobody_could_fill_keeps_its_marker(tmp_path):
+def test_a_cell_that_stays_missing_keeps_its_marker(tmp_path):
     table = read_table(write(tmp_path, "a.csv", "x,y\nNA,1\n2,?\n"))
     write_table(tmp_path / "b.csv", table.fill(table.typed))
     assert (tmp_path / "b.csv").read_text() == "x,y\nNA,1\n2,?\n"
@@ -393,7 +395,7 @@ def test_a_stacked_table_without_text_is_the_filled_one():
     assert stacked.typed.equals(filled)
 
 
-def test_an_existing_output_is_replaced_only_when_told_to(tmp_path):
+def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path):
     path = write(tmp_path, "a.csv", "old")
     table = Table(pa.table({"x": [1]}))
     with pytest.raises(InputError, match=r"a\.csv exists already; add --overwrite"):
@@ -415,16 +417,16 @@ def test_an_output_is_checked_before_the_work(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["d.csv"]
 
 
-def test_a_folder_that_refuses_new_files_is_found_out_before_the_work(tmp_path, monkeypatch):
-    def refuse(*args):
+def test_a_read_only_folder_is_reported_before_the_work(tmp_path, monkeypatch):
+    def fail(*args):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "open", fail)
     with pytest.raises(InputError, match=r"a\.csv cannot be written: Read-only file system"):
         check_output(tmp_path / "a.csv", overwrite=False)
 
 
-# atomic -------------------------------------------------------------------------------------
+# Atomic writing
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".csv.gz"])
@@ -442,7 +444,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, suf
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_write_the_system_cuts_short_leaves_the_old_file_and_no_other(tmp_path, suffix):
+def test_an_incomplete_write_leaves_the_old_file_and_no_other(tmp_path, suffix):
     # A limit on the size of files fails in the middle of a write, as a full disk does.
     path = write(tmp_path, f"a{suffix}", "old")
     code = (
@@ -477,7 +479,7 @@ def test_an_interrupted_block_leaves_the_old_file_and_its_error_alone(tmp_path, 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_temporary_file_stands_beside_the_target_with_its_suffix(tmp_path):
+def test_the_temporary_file_is_in_the_folder_of_the_target_with_its_suffix(tmp_path):
     with atomic(tmp_path / ("long" * 50 + ".png")) as temporary:
         assert temporary.parent == tmp_path.resolve()
         assert temporary.suffix == ".png"
@@ -520,7 +522,7 @@ def test_a_pipe_or_device_is_not_replaced(tmp_path):
         check_writable(tmp_path / "pipe", overwrite=True)
 
 
-def test_a_link_to_itself_is_refused(tmp_path):
+def test_a_link_to_itself_is_rejected(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(InputError, match=r"loop cannot be written: "):
         check_writable(tmp_path / "loop", overwrite=True)

@@ -1,4 +1,4 @@
-"""Asking for values at given times: on the grid, off it, and on a regular grid."""
+"""Time queries: values at given times, of the data or between them, and on a regular grid."""
 
 import datetime as dt
 
@@ -62,9 +62,9 @@ def numbered(panel):
     )
 
 
-def test_asked_rows_come_back_by_series_and_in_the_asked_order(long):
-    panel = read(long).at([after(1), after(0)])
-    filled = panel.fill(numbered(panel))
+def test_query_rows_come_back_by_series_and_in_the_asked_order(long):
+    panel = read(long).query([after(1), after(0)])
+    filled = panel.write(numbered(panel))
     assert type(filled) is type(long)
     assert rows_of(filled) == [
         {"n": 101, "station": "b", "time": after(1), "x": 101.25},
@@ -74,9 +74,9 @@ def test_asked_rows_come_back_by_series_and_in_the_asked_order(long):
     ]
 
 
-def test_the_types_are_the_callers(long):
-    panel = read(long).at([after(1), after(0.5)])
-    filled = panel.fill(numbered(panel))
+def test_the_types_do_not_change(long):
+    panel = read(long).query([after(1), after(0.5)])
+    filled = panel.write(numbered(panel))
     kinds = (
         filled.schema if isinstance(filled, pa.Table) else filled[["n", "station", "time", "x"]]
     )
@@ -88,24 +88,18 @@ def test_the_types_are_the_callers(long):
         assert kinds.schema == long[["n", "station", "time", "x"]].schema
 
 
-def test_a_frame_of_times_and_ids_asks_for_its_own_rows(long):
-    asked = pl.DataFrame({"time": [after(5), after(2), after(2)], "station": ["a", "b", "a"]})
-    panel = read(long).at(asked)
-    rows = rows_of(panel.fill(numbered(panel)))
+def test_a_frame_of_times_and_ids_queries_these_rows(long):
+    queried = pl.DataFrame({"time": [after(5), after(2), after(2)], "station": ["a", "b", "a"]})
+    panel = read(long).query(queried)
+    rows = rows_of(panel.write(numbered(panel)))
     assert [(row["station"], row["time"]) for row in rows] == [
         ("a", after(5)), ("b", after(2)), ("a", after(2)),
     ]  # fmt: skip
     assert rows[1]["x"] == 0.1
 
 
-def test_ids_may_be_given_beside_the_times(long):
-    panel = read(long).at([after(5), after(2)], ids=["a", "b"])
-    rows = rows_of(panel.fill(numbered(panel)))
-    assert [(row["station"], row["time"]) for row in rows] == [("a", after(5)), ("b", after(2))]
-
-
-def test_draws_at_asked_times_are_stacked(long):
-    panel = read(long).at([after(0)])
+def test_draws_at_queried_times_are_stacked(long):
+    panel = read(long).query([after(0)])
     values = numbered(panel)
     rows = rows_of(panel.stack([values, values + 1], "draw", [0, 1]))
     assert [(row["draw"], row["station"], row["x"], row["n"]) for row in rows] == [
@@ -120,7 +114,7 @@ def test_draws_at_asked_times_are_stacked(long):
     st.booleans(),
 )
 @settings(max_examples=50, deadline=None)
-def test_the_original_rows_stay_and_the_asked_ones_are_found(hours, quarters, library, zoned):
+def test_the_original_rows_stay_and_the_queried_ones_are_returned(hours, quarters, library, zoned):
     zone = "Europe/Berlin" if zoned else None
     tz = dt.UTC if zoned else None
     stamps = pa.array([after(h, tz) for h in hours], pa.timestamp("s", zone))
@@ -128,8 +122,8 @@ def test_the_original_rows_stay_and_the_asked_ones_are_found(hours, quarters, li
     values[0] = 0.5
     table = pa.table({"time": stamps, "x": pa.array(values, pa.float64())})
     before = read(as_library(table, library))
-    asked = [after(q / 4, tz) for q in quarters]
-    panel = before.at(asked)
+    queried = [after(q / 4, tz) for q in quarters]
+    panel = before.query(queried)
     original = panel.original_rows
     np.testing.assert_array_equal(panel.series.time[original], before.series.time)
     np.testing.assert_array_equal(panel.series.value[original], before.series.value)
@@ -138,37 +132,37 @@ def test_the_original_rows_stay_and_the_asked_ones_are_found(hours, quarters, li
     added[original] = False
     assert not panel.series.observed[added].any()
     assert panel.series.rows == len(set(hours) | {q / 4 for q in quarters})
-    assert set(np.flatnonzero(added)) <= set(panel.asked_rows)
-    rows = rows_of(panel.fill(numbered(panel)))
-    assert [row["time"] for row in rows] == asked
+    assert set(np.flatnonzero(added)) <= set(panel.query_rows)
+    rows = rows_of(panel.write(numbered(panel)))
+    assert [row["time"] for row in rows] == queried
     truth = dict(zip(hours, values, strict=True))
-    for row, quarter, place in zip(rows, quarters, panel.asked_rows, strict=True):
+    for row, quarter, place in zip(rows, quarters, panel.query_rows, strict=True):
         known = truth.get(quarter / 4)
         assert row["x"] == (place + 100.25 if known is None else known)
 
 
-def test_a_datetime_index_is_answered_with_a_datetime_index():
+def test_a_query_of_a_datetime_index_returns_a_datetime_index():
     index = pd.date_range("2024-10-27", periods=4, freq="h", tz="Europe/Berlin", name="when")
     frame = pd.DataFrame({"x": [1.0, np.nan, 3.0, 4.0]}, index=index)
-    asked = pd.date_range("2024-10-27 00:30", periods=3, freq="h", tz="Europe/Berlin")
-    for times in (asked, asked.to_series(), pd.DataFrame(index=asked)):
-        panel = read(frame).at(times)
-        filled = panel.fill(np.full(panel.series.value.shape, 7.0))
+    queried = pd.date_range("2024-10-27 00:30", periods=3, freq="h", tz="Europe/Berlin")
+    for times in (queried, queried.to_series(), pd.DataFrame(index=queried)):
+        panel = read(frame).query(times)
+        filled = panel.write(np.full(panel.series.value.shape, 7.0))
         assert filled.index.dtype == frame.index.dtype
         assert filled.index.name == "when"
-        assert list(filled.index) == list(asked)
+        assert list(filled.index) == list(queried)
         assert filled["x"].tolist() == [7.0] * 3
 
 
 def test_naive_times_are_taken_in_the_zone_of_the_data():
     stamps = pa.array([after(h, dt.UTC) for h in range(3)], pa.timestamp("us", "Europe/Berlin"))
     panel = read(pa.table({"time": stamps, "x": [1.0, None, 3.0]}))
-    answer = panel.at("2024-03-31 01:00")
-    assert answer.fill(np.full(answer.series.value.shape, 9.0))["x"].to_pylist() == [1.0]
+    answer = panel.query("2024-03-31 01:00")
+    assert answer.write(np.full(answer.series.value.shape, 9.0))["x"].to_pylist() == [1.0]
 
 
 @pytest.mark.parametrize(
-    ("data", "asked", "expected"),
+    ("data", "queried", "expected"),
     [
         (["2024-01-01", "2024-01-03"], ["2024-01-02"], ["2024-01-02"]),
         (["2024-01-01", "2024-01-03"], ["2024-01-02T06:00"], ["2024-01-02 06:00:00"]),
@@ -180,86 +174,86 @@ def test_naive_times_are_taken_in_the_zone_of_the_data():
          ["01/01/2024 03:30:00 PM"]),
     ],
 )  # fmt: skip
-def test_text_times_are_answered_in_the_manner_of_the_column(data, asked, expected):
-    panel = read(pl.DataFrame({"time": data, "x": [1.0, 2.0]})).at(asked)
-    assert panel.fill(np.zeros(panel.series.value.shape))["time"].to_list() == expected
+def test_text_times_are_written_in_the_format_of_the_column(data, queried, expected):
+    panel = read(pl.DataFrame({"time": data, "x": [1.0, 2.0]})).query(queried)
+    assert panel.write(np.zeros(panel.series.value.shape))["time"].to_list() == expected
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_whole_number_times_become_floats_only_where_they_must(library):
     native = as_library(pa.table({"time": [0, 2, 4], "x": [1.0, None, 3.0]}), library)
     panel = read(native)
-    on = panel.at([1, 2.0])
-    assert [row["time"] for row in rows_of(on.fill(np.zeros((4, 1))))] == [1, 2]
-    off = panel.at([0.5, 2])
-    assert [row["time"] for row in rows_of(off.fill(np.zeros((4, 1))))] == [0.5, 2.0]
+    on = panel.query([1, 2.0])
+    assert [row["time"] for row in rows_of(on.write(np.zeros((4, 1))))] == [1, 2]
+    off = panel.query([0.5, 2])
+    assert [row["time"] for row in rows_of(off.write(np.zeros((4, 1))))] == [0.5, 2.0]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_dates_become_datetimes_only_where_they_must(library):
     days = [dt.date(2024, 1, 1), dt.date(2024, 1, 3)]
     panel = read(as_library(pa.table({"date": days, "x": [1.0, 2.0]}), library))
-    on = panel.at([dt.date(2024, 1, 2)])
-    assert rows_of(on.fill(np.zeros((3, 1))))[0]["date"] == dt.date(2024, 1, 2)
-    off = panel.at([dt.datetime(2024, 1, 2, 6)])
-    assert rows_of(off.fill(np.zeros((3, 1))))[0]["date"] == dt.datetime(2024, 1, 2, 6)
+    on = panel.query([dt.date(2024, 1, 2)])
+    assert rows_of(on.write(np.zeros((3, 1))))[0]["date"] == dt.date(2024, 1, 2)
+    off = panel.query([dt.datetime(2024, 1, 2, 6)])
+    assert rows_of(off.write(np.zeros((3, 1))))[0]["date"] == dt.datetime(2024, 1, 2, 6)
 
 
-def test_row_numbers_can_be_asked_for_between_rows():
-    panel = read(pl.DataFrame({"x": [1.0, None, 3.0]})).at([0.5, 2])
-    assert panel.fill(np.full((4, 1), 9.0)).to_dict(as_series=False) == {"x": [9.0, 3.0]}
+def test_times_between_row_numbers_can_be_queried():
+    panel = read(pl.DataFrame({"x": [1.0, None, 3.0]})).query([0.5, 2])
+    assert panel.write(np.full((4, 1), 9.0)).to_dict(as_series=False) == {"x": [9.0, 3.0]}
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.int16])
-def test_arrays_are_answered_with_arrays(kind):
+def test_a_query_of_an_array_returns_an_array(kind):
     array = np.arange(12, dtype=kind).reshape(2, 3, 2)
-    panel = read(array).at([2, 0.5])
-    filled = panel.fill(np.full(panel.series.value.shape, 7.75))
+    panel = read(array).query([2, 0.5])
+    filled = panel.write(np.full(panel.series.value.shape, 7.75))
     assert filled.dtype == kind
     between = np.array(7.75 if kind == np.float32 else 8, kind)
     np.testing.assert_array_equal(filled[:, 0], array[:, 2])
     np.testing.assert_array_equal(filled[:, 1], np.full((2, 2), between))
     assert panel.stack([numbered(panel)] * 3, "draw", range(3)).shape == (3, 2, 2, 2)
-    flat = read(array[0]).at([0.5])
-    assert flat.fill(np.zeros(flat.series.value.shape)).shape == (1, 2)
+    flat = read(array[0]).query([0.5])
+    assert flat.write(np.zeros(flat.series.value.shape)).shape == (1, 2)
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int16(), pa.decimal128(5, 2)])
 @pytest.mark.parametrize("library", ["pandas-arrow", "polars", "pyarrow"])
-def test_a_cell_with_no_value_stays_missing_off_the_grid_too(library, kind):
+def test_a_nan_stays_missing_at_a_new_time(library, kind):
     table = pa.table({"time": [0, 1, 2], "x": pa.array([5.0, 2.0, 3.0]).cast(kind)})
-    panel = read(as_library(table, library), Columns("time", None, ("x",))).at([0.5, 1])
-    filled = panel.fill(np.full((4, 1), np.nan))
+    panel = read(as_library(table, library), Columns("time", None, ("x",))).query([0.5, 1])
+    filled = panel.write(np.full((4, 1), np.nan))
     assert [row["x"] for row in rows_of(filled)] == [None, 2]
     stacked = panel.stack([np.full((4, 1), np.nan)], "draw", [0])
     assert [row["x"] for row in rows_of(stacked)] == [None, 2]
 
 
-def test_an_array_stays_missing_off_the_grid_too():
-    panel = read(np.array([[1.0], [2.0]])).at([0.5])
-    assert np.isnan(panel.fill(np.full((3, 1), np.nan))).all()
+def test_a_nan_stays_missing_at_a_new_time_of_an_array():
+    panel = read(np.array([[1.0], [2.0]])).query([0.5])
+    assert np.isnan(panel.write(np.full((3, 1), np.nan))).all()
 
 
-def test_at_and_every_are_answered_alike_and_nothing_asked_changes_nothing():
+def test_a_query_takes_at_or_every_and_without_both_returns_the_panel():
     panel = read(np.zeros((3, 1)))
-    assert panel.asked() is panel
-    np.testing.assert_array_equal(panel.asked([0.5]).series.time, panel.at([0.5]).series.time)
-    every = panel.asked(every=0.5)
+    assert panel.query() is panel
+    np.testing.assert_array_equal(panel.query([0.5]).series.time, [0.0, 0.5, 1.0, 2.0])
+    every = panel.query(every=0.5)
     np.testing.assert_array_equal(every.series.time, [0.0, 0.5, 1.0, 1.5, 2.0])
     with pytest.raises(InputError, match="at and every must not be given together; choose one"):
-        panel.asked([0.5], every=0.5)
+        panel.query([0.5], every=0.5)
 
 
-def test_finer_times_asked_for_leave_the_old_ones_bit_for_bit():
+def test_finer_queried_times_leave_the_old_ones_bit_for_bit():
     ticks = np.cumsum(np.random.default_rng(0).integers(1, 10**13, 500))
     table = pa.table({"time": pa.array(ticks, pa.timestamp("us")), "x": [1.0] * 500})
     before = read(table, unit="3.7s")
-    panel = before.at(np.array([10**18 + 1], "M8[ns]"))
+    panel = before.query(np.array([10**18 + 1], "M8[ns]"))
     np.testing.assert_array_equal(panel.series.time[panel.original_rows], before.series.time)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "queried",
     [
         pa.array([1, 7], pa.timestamp("ns")),
         pl.Series([1, 7], dtype=pl.Datetime("ns")),
@@ -268,19 +262,19 @@ def test_finer_times_asked_for_leave_the_old_ones_bit_for_bit():
         np.array([1, 7], "M8[ns]"),
         [pd.Timestamp(1), pd.Timestamp(7)],
     ],
-    ids=lambda asked: f"{type(asked).__module__}.{type(asked).__name__}",
+    ids=lambda queried: f"{type(queried).__module__}.{type(queried).__name__}",
 )
-def test_lists_of_times_of_every_kind_keep_their_nanoseconds(asked):
+def test_lists_of_times_of_every_kind_keep_their_nanoseconds(queried):
     table = pa.table({"time": pa.array([0, 1, 9], pa.timestamp("ns")), "x": [1.0, 2.0, 3.0]})
-    filled = (panel := read(table).at(asked)).fill(np.full(panel.series.value.shape, 5.0))
+    filled = (panel := read(table).query(queried)).write(np.full(panel.series.value.shape, 5.0))
     assert filled["time"].cast(pa.int64()).to_pylist() == [1, 7]
     assert filled["x"].to_pylist() == [2.0, 5.0]
 
 
-def test_zones_that_are_an_offset_are_understood():
+def test_zones_that_are_an_offset_are_read():
     stamps = pa.array([0, 3600], pa.timestamp("s", "+02:00"))
-    panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]})).at(["1970-01-01 02:00"])
-    assert panel.fill(np.zeros(panel.series.value.shape))["x"].to_pylist() == [1.0]
+    panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]})).query(["1970-01-01 02:00"])
+    assert panel.write(np.zeros(panel.series.value.shape))["x"].to_pylist() == [1.0]
 
 
 # Grids
@@ -288,8 +282,8 @@ def test_zones_that_are_an_offset_are_understood():
 
 def test_a_grid_runs_from_the_first_to_the_last_row_of_each_series(long):
     panel = read(long)
-    answer = panel.at(panel.grid("30min"))
-    rows = rows_of(answer.fill(numbered(answer)))
+    answer = panel.query(every="30min")
+    rows = rows_of(answer.write(numbered(answer)))
     assert [(row["station"], row["time"]) for row in rows] == [
         *(("b", after(i / 2)) for i in range(5)), *(("a", after(i / 2)) for i in range(3)),
     ]  # fmt: skip
@@ -304,7 +298,8 @@ def test_a_grid_runs_from_the_first_to_the_last_row_of_each_series(long):
 def test_a_grid_of_numbers_is_regular_and_covers_the_series(times, step, parts):
     panel = read(pl.DataFrame({"time": times, "x": [1.0] * len(times)}))
     every = step / parts
-    ticks = panel.grid(every).times.ticks
+    answer = panel.query(every=every)
+    ticks = answer.times.take(answer.query_rows).ticks
     count = int((max(times) - min(times)) // every) + 1
     np.testing.assert_allclose(ticks, min(times) + every * np.arange(count))
 
@@ -312,98 +307,99 @@ def test_a_grid_of_numbers_is_regular_and_covers_the_series(times, step, parts):
 def test_a_grid_may_be_finer_than_the_precision_of_the_times():
     stamps = pa.array([0, 1], pa.timestamp("s"))
     panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]}))
-    answer = panel.at(panel.grid("250ms"))
-    times = answer.fill(np.zeros((5, 1)))["time"]
+    answer = panel.query(every="250ms")
+    times = answer.write(np.zeros((5, 1)))["time"]
     assert times.type == pa.timestamp("ms")
     assert times.cast(pa.int64()).to_pylist() == [0, 250, 500, 750, 1000]
 
 
 def test_a_grid_of_tenths_ends_at_the_last_row():
     panel = read(np.zeros((4, 1)), times=np.array([0.0, 0.1, 0.2, 0.3]))
-    assert panel.grid(0.1).times.ticks.size == 4
-    assert panel.grid("0.1").times.ticks.size == 4
+    assert panel.query(every=0.1).query_rows.size == 4
+    assert panel.query(every="0.1").query_rows.size == 4
 
 
 @pytest.mark.parametrize(
     ("every", "message"),
     [
-        (15, "every must be a duration such as '15min' for datetimes, got 15; say what"),
-        ("15", "every must be a duration such as '15min' for datetimes, got 15; say what"),
-        ("1M", r"a duration must be .* got '1M'; .* could be months"),
+        (15, "every must be a duration such as '15min' for datetimes, got 15; add a unit"),
+        ("15", "every must be a duration such as '15min' for datetimes, got 15; add a unit"),
+        ("1M", r"a duration must be .* got '1M'; .* could mean months"),
         ("often", "a duration must be"),
-        ("1ns", r"every must leave at most 100,000,000 rows, got [\d,]+; take a longer step"),
+        ("1ns", r"every must give at most 100,000,000 rows, got [\d,]+; use a longer step"),
     ],
 )
-def test_a_wrong_grid_is_refused(long, every, message):
+def test_a_wrong_grid_is_rejected(long, every, message):
     with pytest.raises(InputError, match=message):
-        read(long).grid(every)
+        read(long).query(every=every)
 
 
-def test_a_grid_of_numbers_wants_a_number():
+def test_a_grid_of_numbers_needs_a_number():
     with pytest.raises(InputError, match="every must be a positive number where times are plain"):
-        read(np.zeros((3, 1))).grid("1h")
+        read(np.zeros((3, 1))).query(every="1h")
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize(
-    ("times", "ids", "message"),
+    ("times", "message"),
     [
-        ([1, 2], None, r"times asked for must be datetimes like the data's, got int64; convert"),
-        ([], None, "at must hold at least one entry, got none"),
-        ([after(0), None], None, "at must be known and finite in every row, got a missing time"),
-        (["never"], None, "at must hold times in one way of writing, got 'never' at row 0"),
-        ([after(0)], ["z"], r"series asked for must be in the data, got 'z'; there are 'b', 'a'"),
-        ([after(0)], ["a", "b"], "ids must be as many as the times asked for, 1, got 2"),
+        ([1, 2], r"queried times must be datetimes as in the data, got int64; convert"),
+        ([], "at must hold at least one time, got none"),
+        ([after(0), None], "at must be known and finite in every row, got a missing time"),
+        (["never"], "at must hold timestamps in one format, got 'never' at row 0"),
         (
-            [after(0, dt.UTC)],
-            None,
-            "without a zone like the data's, got zone 'UTC'; drop the zone",
+            pl.DataFrame({"time": [after(0)], "station": ["z"]}),
+            r"queried series must be in the data, got 'z'; the data have 'b', 'a'",
         ),
-        (np.zeros((2, 2)), None, r"at must be one list, got an array of shape \(2, 2\)"),
-        (pl.DataFrame({"when": [1]}), None, "must have the time column 'time', got 'when'"),
-        ([dt.date(2024, 1, 1), after(1)], None, "one type, got dates and naive datetimes"),
+        ([after(0, dt.UTC)], "no zone, as in the data, got zone 'UTC'; remove the zone"),
+        (np.zeros((2, 2)), r"at must have one dimension, got the shape \(2, 2\)"),
+        (pl.DataFrame({"when": [1]}), "must have the time column 'time', got 'when'"),
+        ([dt.date(2024, 1, 1), after(1)], "one type, got dates and naive datetimes"),
     ],
 )
-def test_a_wrong_question_is_refused(long, times, ids, message):
+def test_a_wrong_query_is_rejected(long, times, message):
     with pytest.raises(InputError, match=message):
-        read(long).at(times, ids)
+        read(long).query(times)
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"), [("2024-03-31 02:30", "doesn't exist"), ("2024-10-27 02:30", "ambiguous")]
+    ("queried", "found"),
+    [("2024-03-31 02:30", "doesn't exist"), ("2024-10-27 02:30", "ambiguous")],
 )
-def test_wall_clock_times_of_the_changes_are_refused(asked, found):
+def test_local_times_that_are_skipped_or_repeated_are_rejected(queried, found):
     stamps = pa.array([0, 3600], pa.timestamp("s", "Europe/Berlin"))
     panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]}))
     with pytest.raises(InputError, match=rf"occur exactly once .* Europe/Berlin, .*{found}"):
-        panel.at([asked])
+        panel.query([queried])
 
 
-def test_an_answer_is_not_asked_again():
-    panel = read(np.zeros((3, 1))).at([0.5])
-    with pytest.raises(InputError, match="at must be asked of data as it was read"):
-        panel.at([1.5])
+def test_the_result_of_a_query_cannot_be_queried():
+    panel = read(np.zeros((3, 1))).query([0.5])
+    with pytest.raises(InputError, match="a panel can be queried once"):
+        panel.query([1.5])
 
 
-def test_series_of_an_array_are_asked_alike():
+def test_series_of_an_array_need_equally_many_times():
     panel = read(np.zeros((2, 3, 1)), times=np.array([[0, 1, 2], [0, 1, 9]]))
-    with pytest.raises(InputError, match=r"asked for equally many times, .* got 3 to 10; ask"):
-        panel.at(panel.grid(1))
+    with pytest.raises(InputError, match=r"queried at equally many times, .* got 3 to 10; query"):
+        panel.query(every=1)
 
 
-def test_times_too_fine_for_their_distance_are_refused():
+def test_times_too_fine_for_their_distance_are_rejected():
     far = pa.array([2**58, 2**58 + 1], pa.timestamp("us"))
     panel = read(pa.table({"time": far, "x": [1.0, 2.0]}))
-    with pytest.raises(InputError, match="times asked for must be no finer than us"):
-        panel.at(np.array([1], "M8[ns]"))
+    with pytest.raises(InputError, match="queried times must be no finer than us"):
+        panel.query(np.array([1], "M8[ns]"))
 
 
-def test_a_type_without_nulls_cannot_hold_an_unknown_value():
-    panel = read(pd.DataFrame({"time": [0, 1], "x": [1, 2]}), Columns(values=("x",))).at([0.5])
-    with pytest.raises(InputError, match=r"column 'x' must be of floats or nullable .* got int64"):
-        panel.fill(np.full((3, 1), np.nan))
-    panel = read(np.array([[1], [2]])).at([0.5])
-    with pytest.raises(InputError, match="an array must be of floats to stay unknown"):
+def test_a_type_without_nulls_cannot_hold_a_missing_value():
+    panel = read(pd.DataFrame({"time": [0, 1], "x": [1, 2]}), Columns(values=("x",))).query([0.5])
+    with pytest.raises(
+        InputError, match=r"column 'x' must be nullable or of floats, .* got int64"
+    ):
+        panel.write(np.full((3, 1), np.nan))
+    panel = read(np.array([[1], [2]])).query([0.5])
+    with pytest.raises(InputError, match="the array must hold floats, because"):
         panel.stack([np.full((3, 1), np.nan)], "draw", [0])

@@ -1,4 +1,4 @@
-"""What a short run does not wait for: libraries that it imports without need."""
+"""Commands and short runs import no library that they do not use."""
 
 import subprocess
 import sys
@@ -6,12 +6,12 @@ import sys
 CODE = """
 import sys
 
-def refuse(*names):
-    there = sorted(set(names) & set(sys.modules))
-    assert not there, f"imported {there}"
+def reject(*names):
+    found = sorted(set(names) & set(sys.modules))
+    assert not found, f"imported {found}"
 
 import nrtsi.baselines, nrtsi.tables.files, nrtsi.imputer.nrtsi
-refuse("sklearn", "scipy", "pandas", "polars", "matplotlib", "rich")
+reject("sklearn", "scipy", "pandas", "polars", "matplotlib", "rich")
 
 import numpy as np
 value = np.sin(np.arange(60.0)).reshape(30, 2)
@@ -19,11 +19,11 @@ value[4:8, 0] = np.nan
 model = nrtsi.NRTSI(preset="tiny", steps=1).fit(value)
 model.save(sys.argv[1])
 assert np.isfinite(nrtsi.load(sys.argv[1]).set_params(seed=1).impute(value)).all()
-refuse("sklearn", "scipy", "polars", "matplotlib")
+reject("sklearn", "scipy", "polars", "matplotlib")
 """
 
 
-def test_training_and_imputing_wait_for_nothing_they_do_not_use(tmp_path):
+def test_training_and_imputing_import_only_what_they_use(tmp_path):
     command = [sys.executable, "-c", CODE, str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -32,9 +32,9 @@ def test_training_and_imputing_wait_for_nothing_they_do_not_use(tmp_path):
 WITHOUT = """
 import sys
 import pyarrow as pa
-from nrtsi.tables.arrow import do_without_pandas
+from nrtsi.tables.files import prevent_pandas_import
 
-do_without_pandas()
+prevent_pandas_import()
 assert pa.array([1.5, None]).to_numpy(zero_copy_only=False)[0] == pa.scalar(1.5).as_py()
 assert "pandas" not in sys.modules
 
@@ -45,17 +45,17 @@ assert pa.array(frame["x"]).null_count == 1
 """
 
 
-def test_pyarrow_does_without_pandas_until_it_cannot():
+def test_pyarrow_imports_pandas_only_when_it_needs_it():
     command = [sys.executable, "-c", WITHOUT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_pandas_that_is_there_stays():
+def test_pandas_that_is_imported_stays_usable():
     import pandas as pd
     import pyarrow as pa
 
-    from nrtsi.tables.arrow import do_without_pandas
+    from nrtsi.tables.files import prevent_pandas_import
 
-    do_without_pandas()
+    prevent_pandas_import()
     assert pa.array(pd.Series([1.5, None])).null_count == 1

@@ -133,9 +133,9 @@ def test_the_clock_of_a_minute_and_an_array_with_times():
 @settings(max_examples=15)
 def test_a_batch_gives_what_its_series_give_one_by_one(model, seed):
     series = two_channels(seed)
-    together = model.fill_series(series)
+    together = model.impute_series(series)
     for i in range(series.series):
-        alone = model.fill_series(series.select(np.array([i])))
+        alone = model.impute_series(series.select(np.array([i])))
         rows = slice(series.start[i], series.start[i + 1])
         np.testing.assert_allclose(together[rows], alone, atol=1e-4)
 
@@ -423,7 +423,7 @@ def test_a_file_of_before_levels_were_part_of_the_layout_is_read(model):
     tensors, record = model.fitted_.pack()
     del record["layout"]["levels"]
     again = FittedModel.unpack(tensors, record, torch.device("cpu"))
-    series = model.open(hourly()).series
+    series = model.read_fitted(hourly()).series
     np.testing.assert_array_equal(again.fill(series), model.fitted_.fill(series))
 
 

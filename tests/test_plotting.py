@@ -78,7 +78,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def one(model, frame):
-    return One.of(model.open(frame), 1)
+    return One.of(model.read_fitted(frame), 1)
 
 
 def gappy(rows=48, dims=2, start="2024-01-01T00"):
@@ -194,7 +194,7 @@ def test_steps_to_show_begin_at_the_first_and_end_at_the_last(count, most):
 @pytest.mark.parametrize("most", [2, 3, 100])
 def test_stages_part_the_missing_rows_and_end_with_what_impute_gives(setting, partial, most):
     frame, model = fitted_once(setting, partial=partial)
-    one = One.of(model.open(frame), 1)
+    one = One.of(model.read_fitted(frame), 1)
     shown = stages(model, one, most)
     rows = np.concatenate([stage.rows for stage in shown])
     np.testing.assert_array_equal(np.sort(rows), np.flatnonzero(~one.series.observed.all(axis=1)))
@@ -216,7 +216,7 @@ def test_a_value_stays_as_it_was_filled(model, one):
 def test_titles_say_the_step_the_gap_and_the_level(model):
     gap = [1.0, *[np.nan] * 7, 2.0]
     frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": gap, "y": gap})
-    one = One.of(model.open(frame), 0)
+    one = One.of(model.read_fitted(frame), 0)
     assert [stage.title for stage in stages(model, one, 9)] == [
         "step 1: gap 4, level 2",
         "step 2: gap 2, level 1",
@@ -306,7 +306,7 @@ def test_a_reading_sums_to_one_over_rows_that_are_known_by_then_and_the_row_itse
 ):
     frame = table(partial=partial)
     model = fitted(setting, frame, **more)
-    series = One.of(model.open(frame), 1).series
+    series = One.of(model.read_fitted(frame), 1).series
     config = model.fitted_.engine.model
     for step in plan(series, model.fitted_.engine.schedule):
         row = int(step.rows[step.rows.size // 2])
@@ -410,7 +410,7 @@ def test_settings_beside_a_model_are_refused(model, frame):
 def test_a_bucket_holds_distances_up_to_its_power_of_two(model, frame):
     errors = gap_errors(frame, model=model, baselines=())
     assert (np.diff(errors.bucket) > 0).all()
-    series = model.open(frame).series
+    series = model.read_fitted(frame).series
     rows = np.flatnonzero(~series.observed.any(axis=1))
     reach = distances(series.time, series.observed.any(axis=1), series.start, rows).max()
     assert 2.0 ** errors.bucket.max() <= 4 * max(reach, 1) + 4
@@ -460,7 +460,7 @@ def test_what_is_not_there_cannot_be_drawn(tmp_path, model, frame, asked, messag
 
 
 def test_a_row_belongs_to_one_step(tmp_path, model, frame):
-    one = One.of(model.open(frame), 0)
+    one = One.of(model.read_fitted(frame), 0)
     step = list(plan(one.series, model.fitted_.engine.schedule))[1]
     row = int(step.rows[0])
     message = rf"row {row} must be filled in step 1, got one filled in step 2; leave one"

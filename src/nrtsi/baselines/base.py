@@ -55,7 +55,7 @@ class Imputer(Parameters):
         """Learns from the observed cells of `series`; `clock_` is known already."""
         raise NotImplementedError
 
-    def fill_series(self, series: SeriesSet) -> np.ndarray:
+    def impute_series(self, series: SeriesSet) -> np.ndarray:
         """A value for every cell, (row, dim); what stands at observed cells does not matter."""
         raise NotImplementedError
 
@@ -113,11 +113,11 @@ class Imputer(Parameters):
 
     def fit_panel(self, panel: Panel) -> Self:
         """Learns from data that has been read already."""
-        self._settle(panel)
+        self._record_schema(panel)
         self.fit_series(panel.series)
         return self
 
-    def _settle(self, panel: Panel) -> None:
+    def _record_schema(self, panel: Panel) -> None:
         """Checks that there is enough to learn from, and keeps what the data are like."""
         self._refuse_empty(panel)
         rows = int(panel.series.observed.any(axis=1).sum())
@@ -154,13 +154,13 @@ class Imputer(Parameters):
             NotFittedError: Neither `fit` nor `load` was called.
             InputError: The data cannot be used, or differs from the fitted; the message says how.
         """
-        panel = self.open(frame, times=times)
+        panel = self.read_fitted(frame, times=times)
         asked = panel.asked(at, every)
         return asked.fill(self.values(panel, asked, self._filler(listener)))
 
     def _filler(self, listener: Listener | None) -> Fill:
         """What fills a set of series and tells `listener` of it."""
-        return self.fill_series
+        return self.impute_series
 
     def transform(self, frame: Any) -> Any:
         """Another name for `impute`, for pipelines."""
@@ -176,7 +176,7 @@ class Imputer(Parameters):
         """
         return self.fit(frame, y, **settings).transform(frame)
 
-    def open(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
+    def read_fitted(self, frame: Any, *, times: np.ndarray | None = None) -> Panel:
         """Reads data for imputation, checked against what was fitted."""
         self.must_be_fitted()
         fitted_columns_must_match(frame, self.columns_)

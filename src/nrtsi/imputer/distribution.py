@@ -14,8 +14,9 @@ from nrtsi.core.gaps import Gaps
 from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import FAILURES, MethodSelection
-from nrtsi.evaluation.calibration import Calibration
+from nrtsi.evaluation.backtest import BASELINE_FAILURES
+from nrtsi.evaluation.conformal import Calibration
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import noise
 from nrtsi.tables import Panel
@@ -39,12 +40,12 @@ def believed(
     ones, and calibration does the rest. Nothing is believed of a series in which nothing is known.
     """
     belief = _networks(fitted, panel, asked, listener)
-    bucket = Gaps.of(asked.series).bucket
-    index = choice.table[np.arange(asked.series.dims), bucket]
+    gap_bin = Gaps.of(asked.series).gap_bin
+    index = choice.table[np.arange(asked.series.dims), gap_bin]
     value = np.where(asked.nothing_known, np.nan, belief.mean)
     for name in choice.used:
         if name != "nrtsi":
-            own = (bucket >= 0) & (index == choice.methods.index(name))
+            own = (gap_bin >= 0) & (index == choice.methods.index(name))
             value = np.where(own, _simple(name, panel, asked), value)
     return Prediction(value, belief.std)
 
@@ -69,8 +70,8 @@ def _simple(name: str, panel: Panel, asked: Panel) -> Float[np.ndarray, "row dim
     baseline.clock_ = panel.clock
     try:
         baseline.fit_series(panel.series)
-        return baseline.values(panel, asked, baseline.fill_series)
-    except FAILURES as error:
+        return baseline.values(panel, asked, baseline.impute_series)
+    except BASELINE_FAILURES as error:
         raise InputError(f"{name} cannot fill these data: {error}; use another method") from error
 
 
@@ -101,25 +102,25 @@ class PredictiveDistribution:
     ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
         """The ends between which missing cells lie with probability `level`; around the value."""
         row, channel = np.nonzero(self.gaps.number >= 0)
-        ends = self.calibration.ends(level, channel, self.gaps.bucket[row, channel])
+        ends = self.calibration.interval(level, channel, self.gaps.gap_bin[row, channel])
         value, (lower, upper) = self.value, (self._moved(row, channel, end) for end in ends)
         return np.minimum(lower, value), np.maximum(upper, value)
 
     def draws(self, count: int, seed: int) -> Iterator[Float[np.ndarray, "row dim"]]:
         """Whole paths: missing cells as far from the best guess as they may be, together."""
-        coherence = self.calibration.coherence
+        correlation = self.calibration.error_correlation
         for some in _groups(count, self.series.value.size):
             independent = np.stack(
                 [[noise(self.series, seed, 2 * draw + each) for each in (0, 1)] for draw in some]
             )
-            for normal in coherence.normal(self.series, self.gaps, independent):
+            for normal in correlation.correlate(self.series, self.gaps, independent):
                 yield self._at(normal)
 
     def _at(self, normal: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
         """Values whose errors stand for these standard normal numbers."""
         row, channel = np.nonzero(self.gaps.number >= 0)
-        bucket = self.gaps.bucket[row, channel]
-        score = self.calibration.score(normal[row, channel], channel, bucket)
+        gap_bin = self.gaps.gap_bin[row, channel]
+        score = self.calibration.from_normal(normal[row, channel], channel, gap_bin)
         return self._moved(row, channel, score)
 
     def _moved(

@@ -17,18 +17,15 @@ from nrtsi.core.bounds import Bounds
 from nrtsi.core.events import Listener
 from nrtsi.core.fingerprint import digest, fingerprint
 from nrtsi.core.gaps import Gaps
+from nrtsi.core.prediction import Prediction
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.sizes import bytes_of
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import (
-    OUR_FAILURES,
-    Backtest,
-    BacktestRun,
-    MethodSelection,
-    check_baselines,
-)
-from nrtsi.evaluation.calibration import Calibration, HoldOut
+from nrtsi.evaluation.backtest import MODEL_FAILURES, Backtest, check_baselines, run_backtest
+from nrtsi.evaluation.conformal import Calibration
+from nrtsi.evaluation.holdout import HoldOut
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.distribution import PredictiveDistribution, believed
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.options import IMPUTE_OPTIONS, ImputeOptions, check_method
@@ -202,7 +199,7 @@ class NRTSI(Imputer):
         """Trains on data that has been read already; `path` is that of the checkpoint."""
         if hasattr(self, "fitted_"):
             del self.fitted_  # or a fit that fails would leave an old model with new columns
-        self._settle(panel)
+        self._record_schema(panel)
         held = None if validation is None else validation.series
         self.fit_series(panel.series, validation=held, listener=listener, path=path, resume=resume)
         return self
@@ -226,8 +223,8 @@ class NRTSI(Imputer):
         how = self._how_aside(series)
         aside = HoldOut.of(series if validation is None else validation, **how, like=series)
         if aside is not None:
-            scaled = aside.leave(scaled) if held is None else scaled
-            held = held if held is None else aside.leave(held)
+            scaled = aside.remove_from(scaled) if held is None else scaled
+            held = held if held is None else aside.remove_from(held)
         if held is not None:
             _check_validation(held, course)
         recall = course.model.recall
@@ -294,12 +291,12 @@ class NRTSI(Imputer):
         day = self.clock_.day if a_row_a_unit(series) else None
         return {"mask": self.mask, "whole_rows": whole_rows, "seed": int(self.seed), "day": day}
 
-    def fill_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
+    def impute_series(self, series: SeriesSet, listener: Listener | None = None) -> np.ndarray:
         """The mean of every cell, in the units of the data."""
         return self.fitted_.within(bytes_of(self.memory_limit)).fill(series, listener)
 
     def _filler(self, listener: Listener | None) -> Fill:
-        return lambda series: self.fill_series(series, listener)
+        return lambda series: self.impute_series(series, listener)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fitted_")
@@ -347,7 +344,7 @@ class NRTSI(Imputer):
             InputError: The data cannot be used, or differs from the fitted; the message says how.
         """
         options = ImputeOptions(method, interval, max_gap, max_width, provenance)
-        panel = self.open(frame, times=times)
+        panel = self.read_fitted(frame, times=times)
         asked = panel.asked(at, every)
         options.check(asked)
         if options.only_values:
@@ -465,7 +462,7 @@ class NRTSI(Imputer):
         """
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise InputError(f"draws must be a whole number and at least 1, got {draws!r}")
-        panel = self.open(frame, times=times)
+        panel = self.read_fitted(frame, times=times)
         asked = panel.asked(at, every)
         if self._draws_in_turn and method == "nrtsi":
             ways = (self._way(draw, draws, listener) for draw in range(draws))
@@ -526,7 +523,7 @@ class NRTSI(Imputer):
             InputError: A level is not between 0 and 1, or as for `impute`.
         """
         _check_levels(levels)
-        panel = self.open(frame, times=times)
+        panel = self.read_fitted(frame, times=times)
         asked = panel.asked(at, every)
         answers, _ = self._answers(panel, asked, method, listener)
         values = [answers.quantile(level) for level in levels]
@@ -560,7 +557,7 @@ class NRTSI(Imputer):
         """
         check_baselines(baselines)
         fitted = self.__sklearn_is_fitted__()
-        panel = self.open(frame, times=times) if fitted else self.read(frame, times=times)
+        panel = self.read_fitted(frame, times=times) if fitted else self.read(frame, times=times)
         return self._backtest(panel, tuple(baselines), listener)
 
     def _backtest(
@@ -582,7 +579,7 @@ class NRTSI(Imputer):
         cells = int(series.observed.sum())
         trial = model._try(aside, baselines, listener, cells=cells, failure=failure)
         if fitted is not None and set(baselines) == set(BASELINES):
-            self.fitted_ = replace(fitted, auto=(trial.choice, trial.calibrate("auto")))
+            self.fitted_ = replace(fitted, auto=(trial.selection, trial.calibrate("auto")))
         return replace(trial, backend=panel.backend, remarks=panel.guesses)
 
     def _refitted(
@@ -592,7 +589,7 @@ class NRTSI(Imputer):
         model = NRTSI(**self.get_params(deep=False))
         try:
             model.fit_panel(panel, listener=listener)
-        except OUR_FAILURES as error:
+        except MODEL_FAILURES as error:
             return model, error
         return model, None
 
@@ -606,16 +603,23 @@ class NRTSI(Imputer):
         failure: Exception | None = None,
     ) -> Backtest:
         """What the model and the baselines say of the cells that are set aside."""
-        trial, bounds = BacktestRun(aside, self.clock_), None
-        if failure is not None:
-            trial.fail("nrtsi", failure)
-        else:
+
+        def predict(known: SeriesSet) -> Prediction:
+            if failure is not None:
+                raise failure
             fitted = self.fitted_.within(bytes_of(self.memory_limit))
-            bounds = self._bounds(fitted.scaler)
-            trial.run_model(lambda known: fitted.predict(known, listener=listener))
-        for name in baselines:
-            trial.run_baseline(name)
-        return trial.result(self._names, cells, bounds)
+            return fitted.predict(known, listener=listener)
+
+        bounds = None if failure is not None else self._bounds(self.fitted_.scaler)
+        return run_backtest(
+            aside,
+            predict,
+            baselines,
+            clock=self.clock_,
+            names=self._names,
+            cells=cells,
+            bounds=bounds,
+        )
 
     def save(self, path: str | Path) -> None:
         """Writes the model to one safetensors file, whole or not at all.

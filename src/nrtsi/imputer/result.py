@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from nrtsi.core.gaps import Gaps
-from nrtsi.evaluation.backtest import MethodSelection
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.limits import RefusedCells
 from nrtsi.tables import Clock
 
@@ -48,8 +48,8 @@ class ImputationResult:
     @property
     def method(self) -> Int[np.ndarray, "row dim"]:
         """The method of each missing cell, as `choice` numbers them; -1 where it is observed."""
-        bucket, channel = self.gaps.bucket, np.arange(len(self.names))
-        return np.where(bucket >= 0, self.choice.table[channel, bucket], -1)
+        gap_bin, channel = self.gaps.gap_bin, np.arange(len(self.names))
+        return np.where(gap_bin >= 0, self.choice.table[channel, gap_bin], -1)
 
     def columns(self, *, about: bool) -> dict[str, np.ndarray]:
         """Columns to stand beside the values, with an entry a row; empty where it is observed.

@@ -65,7 +65,7 @@ def by_series(series):
 @given(seed=seeds, missing=st.sampled_from([0.0, 0.3, 0.8, 1.0]))
 def test_every_cell_gets_a_finite_value(name, seed, missing):
     series = ragged(seed, missing)
-    filled = fitted(name, series).fill_series(series)
+    filled = fitted(name, series).impute_series(series)
     assert filled.shape == series.value.shape
     assert np.isfinite(filled).all()
 
@@ -77,9 +77,9 @@ def test_filling_changes_neither_the_data_nor_itself(name, seed):
     series = ragged(seed)
     value = series.value.copy()
     imputer = fitted(name, series)
-    first = imputer.fill_series(series)
+    first = imputer.impute_series(series)
     np.testing.assert_array_equal(series.value, value)
-    np.testing.assert_array_equal(imputer.fill_series(series), first)
+    np.testing.assert_array_equal(imputer.impute_series(series), first)
 
 
 @every
@@ -88,9 +88,9 @@ def test_filling_changes_neither_the_data_nor_itself(name, seed):
 def test_a_series_is_filled_as_it_would_be_alone(name, seed):
     series = ragged(seed)
     imputer = fitted(name, series)
-    together = imputer.fill_series(series)
+    together = imputer.impute_series(series)
     for index, rows in enumerate(by_series(series)):
-        alone = imputer.fill_series(series.select(np.array([index])))
+        alone = imputer.impute_series(series.select(np.array([index])))
         np.testing.assert_allclose(alone, together[rows], atol=1e-6)
 
 
@@ -105,8 +105,8 @@ def test_the_units_of_the_data_do_not_matter(name, seed, factor, offset):
         series.observed,
         series.start,
     )
-    plain = fitted(name, series).fill_series(series)
-    other = fitted(name, changed).fill_series(changed)
+    plain = fitted(name, series).impute_series(series)
+    other = fitted(name, changed).impute_series(changed)
     gap = ~series.observed
     back = (other - offset) / factor
     np.testing.assert_allclose(back[gap], plain[gap], atol=1e-3)
@@ -119,7 +119,7 @@ def test_a_constant_channel_is_filled_with_its_constant(name):
     value[0, 5:9] = np.nan
     value[0, 20:22, 0] = np.nan
     series = SeriesSet.stack(value)
-    filled = fitted(name, series).fill_series(series)
+    filled = fitted(name, series).impute_series(series)
     np.testing.assert_allclose(filled[:, 0][~series.observed[:, 0]], 7.5, atol=1e-6)
 
 
@@ -128,7 +128,7 @@ def test_a_single_observed_cell_is_enough(name):
     value = np.full((1, 3, 1), np.nan)
     value[0, 1, 0] = 4.0
     series = SeriesSet.stack(value)
-    filled = fitted(name, series).fill_series(series)
+    filled = fitted(name, series).impute_series(series)
     np.testing.assert_allclose(filled[[0, 2], 0], 4.0)
 
 
@@ -136,7 +136,7 @@ def test_a_single_observed_cell_is_enough(name):
 def test_new_data_are_filled_from_what_was_learned(name):
     imputer = fitted(name, ragged(0))
     fresh = ragged(1)
-    assert np.isfinite(imputer.fill_series(fresh)).all()
+    assert np.isfinite(imputer.impute_series(fresh)).all()
 
 
 @every
@@ -164,7 +164,7 @@ def test_neighbours_fill_as_pandas_does(seed):
     series = ragged(seed)
     mean = np.array([series.value[o, c].mean() for c, o in enumerate(series.observed.T)])
     linear, forward, backward = (
-        fitted(name, series).fill_series(series) for name in ("linear", "forward", "backward")
+        fitted(name, series).impute_series(series) for name in ("linear", "forward", "backward")
     )
     for rows in by_series(series):
         frame = pd.DataFrame(
@@ -184,21 +184,21 @@ def test_a_straight_line_is_reproduced_at_any_times():
     value = truth.copy()
     value[:, 1:-1][rng.random((1, 48, 2)) < 0.6] = np.nan
     series = SeriesSet.stack(value, time)
-    filled = fitted("linear", series).fill_series(series)
+    filled = fitted("linear", series).impute_series(series)
     np.testing.assert_allclose(filled, truth.reshape(-1, 2), atol=1e-12)
 
 
 def test_the_mean_is_that_of_the_data_it_was_fitted_on():
     imputer = fitted("mean", SeriesSet.stack(np.array([[[1.0], [np.nan], [3.0]]])))
     other = SeriesSet.stack(np.array([[[100.0], [np.nan]]]))
-    np.testing.assert_array_equal(imputer.fill_series(other), [[2.0], [2.0]])
+    np.testing.assert_array_equal(imputer.impute_series(other), [[2.0], [2.0]])
 
 
 def test_knn_fills_a_lost_row_from_its_neighbours_in_time():
     value = np.arange(101.0)[None, :, None].repeat(2, axis=2)
     value[0, 50] = np.nan
     series = SeriesSet.stack(value)
-    filled = fitted("knn", series).fill_series(series)
+    filled = fitted("knn", series).impute_series(series)
     np.testing.assert_allclose(filled[50], 50, atol=1)
 
 
@@ -209,7 +209,7 @@ def test_mice_finds_what_channels_have_in_common():
     value = truth.copy()
     value[0, ::3, 1] = np.nan
     series = SeriesSet.stack(value)
-    filled = fitted("mice", series).fill_series(series)
+    filled = fitted("mice", series).impute_series(series)
     np.testing.assert_allclose(filled, truth[0], atol=0.02)
 
 

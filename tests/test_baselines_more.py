@@ -49,7 +49,7 @@ def fitted(name, series, clock=HOURLY):
 
 
 def filled(name, series, clock=HOURLY):
-    return fitted(name, series, clock).fill_series(series)
+    return fitted(name, series, clock).impute_series(series)
 
 
 def frame_of(series, channel=0):
@@ -312,7 +312,7 @@ def test_kalman_is_statsmodels_own_model(period):
     ours = [structure.noise, structure.level, structure.season][: len(found.params)]
     np.testing.assert_allclose(ours, found.params, rtol=0.3, atol=1e-3)
     gap = ~series.observed[:, 0]
-    result = imputer.fill_series(series)[gap, 0]
+    result = imputer.impute_series(series)[gap, 0]
     np.testing.assert_allclose(result, expected[gap], atol=0.05)
     given = theirs.smooth(ours).smoother_results.smoothed_forecasts[0] * spread + centre
     np.testing.assert_allclose(result, given[gap], atol=0.01)
@@ -382,9 +382,9 @@ def test_a_model_of_even_rows_fills_uneven_ones():
         np.tile(series.observed, (2, 1)),
         np.array([0, series.rows, 2 * series.rows]),
     )
-    together = imputer.fill_series(mixed)
+    together = imputer.impute_series(mixed)
     for index, rows in enumerate((slice(0, series.rows), slice(series.rows, None))):
-        alone = imputer.fill_series(mixed.select(np.array([index])))
+        alone = imputer.impute_series(mixed.select(np.array([index])))
         np.testing.assert_allclose(together[rows], alone, atol=1e-9)
 
 
@@ -392,19 +392,19 @@ def test_a_model_of_even_rows_fills_uneven_ones():
 def test_pieces_fit_together(monkeypatch):
     series, _ = seasonal_walk(5, rows=1500)
     imputer = fitted("kalman", series)
-    whole = imputer.fill_series(series)
+    whole = imputer.impute_series(series)
     monkeypatch.setattr(kalman, "PIECE", 200)
     monkeypatch.setattr(kalman, "CONTEXT", 600)
-    np.testing.assert_allclose(imputer.fill_series(series), whole, atol=0.05)
+    np.testing.assert_allclose(imputer.impute_series(series), whole, atol=0.05)
 
 
 @needs_statsmodels
 def test_a_gap_too_long_for_the_smoother_gets_a_line(monkeypatch):
     series, _ = seasonal_walk(6)
     imputer = fitted("kalman", series)
-    smooth, line = imputer.fill_series(series), filled("linear", series)
+    smooth, line = imputer.impute_series(series), filled("linear", series)
     monkeypatch.setattr(kalman, "LONGEST", 20)
-    result = imputer.fill_series(series)
+    result = imputer.impute_series(series)
     np.testing.assert_array_equal(result[150:180], line[150:180])
     gap = ~series.observed[:, 0] & ((np.arange(400) < 140) | (np.arange(400) > 190))
     np.testing.assert_array_equal(result[gap], smooth[gap])
@@ -450,7 +450,7 @@ def test_a_smoother_that_fails_says_so(monkeypatch):
     imputer = fitted("kalman", series)
     imputer.structures_ = [replace(imputer.structures_[0], noise=np.nan)]
     with pytest.raises(ArithmeticError, match="smoother gave values that are not finite"):
-        imputer.fill_series(series)
+        imputer.impute_series(series)
     monkeypatch.setattr("nrtsi.baselines.structural.START", (np.nan, 0.1, 0.1))
     with pytest.raises(ArithmeticError, match="found no finite likelihood"):
         fitted("kalman", series)

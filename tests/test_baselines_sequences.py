@@ -87,7 +87,7 @@ def by_loops(training, series, neighbours=5):
 def test_it_agrees_with_plain_loops(seed):
     training, series = ragged(seed), ragged(seed + 1, series=4)
     np.testing.assert_allclose(
-        fitted(training).fill_series(series), by_loops(training, series), rtol=1e-6, atol=1e-9
+        fitted(training).impute_series(series), by_loops(training, series), rtol=1e-6, atol=1e-9
     )
 
 
@@ -96,7 +96,7 @@ def test_it_agrees_with_plain_loops(seed):
 def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(seed, missing):
     series = ragged(seed, missing=missing)
     value = series.value.copy()
-    filled = fitted(ragged(seed + 1, missing=missing)).fill_series(series)
+    filled = fitted(ragged(seed + 1, missing=missing)).impute_series(series)
     assert np.isfinite(filled).all()
     np.testing.assert_array_equal(filled[series.observed], series.value[series.observed])
     np.testing.assert_array_equal(series.value, value)
@@ -106,19 +106,19 @@ def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(seed, miss
 @given(seed=seeds, cells=st.integers(1, 200))
 def test_the_size_of_a_chunk_changes_nothing(seed, cells):
     imputer, series = fitted(ragged(seed)), ragged(seed + 1)
-    whole = imputer.fill_series(series)
+    whole = imputer.impute_series(series)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sequences, "CELLS", cells)
-        np.testing.assert_allclose(imputer.fill_series(series), whole, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(imputer.impute_series(series), whole, rtol=1e-6, atol=1e-9)
 
 
 @settings(max_examples=30)
 @given(seed=seeds)
 def test_a_series_is_filled_alike_alone_and_among_others(seed):
     imputer, series = fitted(ragged(seed)), ragged(seed + 1)
-    together = imputer.fill_series(series)
+    together = imputer.impute_series(series)
     for index in range(series.series):
-        alone = imputer.fill_series(series.select(np.array([index])))
+        alone = imputer.impute_series(series.select(np.array([index])))
         np.testing.assert_allclose(alone, together[rows_of(series, index)], rtol=1e-6, atol=1e-9)
 
 
@@ -127,12 +127,12 @@ def test_a_series_is_filled_alike_alone_and_among_others(seed):
 def test_the_order_of_the_training_series_and_the_units_change_nothing(seed):
     training, series = ragged(seed), ragged(seed + 1)
     order = np.random.default_rng(seed).permutation(training.series)
-    filled = fitted(training).fill_series(series)
-    other = fitted(training.select(order)).fill_series(series)
+    filled = fitted(training).impute_series(series)
+    other = fitted(training.select(order)).impute_series(series)
     np.testing.assert_allclose(other, filled, rtol=1e-6, atol=1e-9)
     units = np.array([10.0, 0.01])
     scaled = [SeriesSet(s.time, s.value * units, s.observed, s.start) for s in (training, series)]
-    large = fitted(scaled[0]).fill_series(scaled[1])
+    large = fitted(scaled[0]).impute_series(scaled[1])
     np.testing.assert_allclose(large, filled * units, rtol=1e-6, atol=1e-9)
 
 
@@ -142,7 +142,7 @@ def test_on_a_common_grid_it_is_the_imputer_of_scikit_learn_on_whole_series():
     gappy[rng.random(gappy.shape) < 0.5] = np.nan
     # Of one channel all cells have the same spread, so that the scale does not matter.
     theirs = KNNImputer(n_neighbors=5, weights="distance").fit(training[..., 0])
-    ours = fitted(SeriesSet.stack(training)).fill_series(SeriesSet.stack(gappy))
+    ours = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy))
     np.testing.assert_allclose(ours.reshape(8, 6), theirs.transform(gappy[..., 0]))
 
 
@@ -153,7 +153,7 @@ def test_a_training_series_is_found_again_off_its_grid():
     truth = np.stack([np.interp(time[0], np.arange(20), training[7, :, c]) for c in (0, 1)], -1)
     gappy = truth.copy()
     gappy[rng.random(40) < 0.7] = np.nan
-    filled = fitted(SeriesSet.stack(training)).fill_series(SeriesSet.stack(gappy[None], time))
+    filled = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy[None], time))
     np.testing.assert_allclose(filled, truth, atol=1e-4)
 
 
@@ -161,7 +161,7 @@ def test_by_hand():
     # Spread 1 and mean 0: training series that begin at -1 and 1 and end there.
     training = SeriesSet.stack(np.array([[[-1.0], [-1.0]], [[1.0], [1.0]]]))
     gappy = np.array([[[0.5], [np.nan]], [[1.0], [np.nan]], [[np.nan], [np.nan]]])
-    filled = fitted(training).fill_series(SeriesSet.stack(gappy)).reshape(3, 2)
+    filled = fitted(training).impute_series(SeriesSet.stack(gappy)).reshape(3, 2)
     # Distances 1.5 and 0.5, so weights 2/3 and 2; then a series like one; one knowing nothing.
     assert filled[0, 1] == pytest.approx((-2 / 3 + 2) / (2 / 3 + 2))
     assert filled[1, 1] == pytest.approx(1, abs=1e-5)
@@ -171,10 +171,10 @@ def test_by_hand():
 def test_what_no_neighbour_knows_is_the_mean_of_the_channel():
     training = np.array([[[1.0], [2.0], [np.nan]], [[3.0], [6.0], [np.nan]]])
     gappy = np.array([[[1.0], [np.nan], [np.nan]]])
-    filled = fitted(SeriesSet.stack(training)).fill_series(SeriesSet.stack(gappy))
+    filled = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy))
     assert filled[2, 0] == 3
     late = SeriesSet.stack(np.array([[[1.0], [np.nan]]]), np.array([[0.0, 99.0]]))
-    assert fitted(SeriesSet.stack(training)).fill_series(late)[1, 0] == 3
+    assert fitted(SeriesSet.stack(training)).impute_series(late)[1, 0] == 3
 
 
 def test_the_caller_s_arrays_go_in_and_come_out():
@@ -203,6 +203,6 @@ def test_billiards_of_the_paper_s_size_are_filled_better_than_by_straight_lines(
     rank = rng.random((1_000, 200)).argsort(axis=1).argsort(axis=1)
     hidden = rank < rng.integers(180, 196, (1_000, 1))
     gappy = SeriesSet.stack(np.where(hidden[..., None], np.nan, truth))
-    filled = fitted(SeriesSet.stack(training)).fill_series(gappy).reshape(truth.shape)
+    filled = fitted(SeriesSet.stack(training)).impute_series(gappy).reshape(truth.shape)
     # Summed over both channels; straight lines score 0.21.
     assert np.sum((filled - truth) ** 2, axis=-1)[hidden].mean() == pytest.approx(0.1, abs=0.01)

@@ -130,7 +130,7 @@ class Score:
 
 class StubBacktest:
     methods: ClassVar = {"nrtsi": Score(), "linear": Score(0.5)}
-    guesses: ClassVar = {"nrtsi": None, "linear": None}
+    predictions: ClassVar = {"nrtsi": None, "linear": None}
     failed: ClassVar = {"knn": "too few rows"}
     hidden, cells, clock = 10, 100, Clock("datetime", 0, 3600e9)
 

@@ -19,9 +19,9 @@ from nrtsi.core.bounds import Bounds
 from nrtsi.core.gaps import GAP_BINS, Gaps
 from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
-from nrtsi.evaluation.backtest import MethodSelection
-from nrtsi.evaluation.calibration import Calibration, ErrorCorrelation
-from nrtsi.evaluation.calibration.conformal import GRID
+from nrtsi.evaluation.conformal import GRID, Calibration
+from nrtsi.evaluation.error_correlation import ErrorCorrelation
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.options import ImputeOptions, ImputeTask, Limits
 from nrtsi.imputer.result import SOURCES, ImputationResult
@@ -39,9 +39,9 @@ def some_calibration(seed, dims):
     """Ascending quantiles, other ones in every channel and bucket, that cohere somehow."""
     rng = np.random.default_rng(seed)
     table = GRID * rng.uniform(0.2, 3, (dims, GAP_BINS, 1)) + rng.normal(size=(dims, GAP_BINS, 1))
-    across = np.full((dims, dims), 0.5) + 0.5 * np.eye(dims)
-    coherence = ErrorCorrelation(rng.uniform(0.1, 2, dims), rng.random(dims) < 0.5, across)
-    return Calibration(table, np.ones((dims, GAP_BINS), dtype=np.int64), coherence)
+    channels = np.full((dims, dims), 0.5) + 0.5 * np.eye(dims)
+    correlation = ErrorCorrelation(rng.uniform(0.1, 2, dims), rng.random(dims) < 0.5, channels)
+    return Calibration(table, np.ones((dims, GAP_BINS), dtype=np.int64), correlation)
 
 
 def some_distribution(seed, bounds=True):
@@ -267,7 +267,7 @@ def test_columns_beside_the_values_say_cell_by_cell_what_is_so(seed):
             wide = filled.interval[1][row, dim] - filled.interval[0][row, dim] > 4.0
             refused = length > 30.0 or wide
             assert said[0] == ("refused" if refused else "imputed")
-            assert said[1] == ("nrtsi", "linear")[filled.gaps.bucket[row, dim] % 2]
+            assert said[1] == ("nrtsi", "linear")[filled.gaps.gap_bin[row, dim] % 2]
             assert said[2] == 2.0 * length
             assert ends == [each[row, dim] for each in filled.interval]
             assert np.isnan(filled.kept[row, dim]) == refused

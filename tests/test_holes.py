@@ -59,7 +59,7 @@ def test_every_channel_has_gaps_of_its_own(seed):
         )
         np.testing.assert_array_equal(alone.length, gaps.length[:, own])
         np.testing.assert_array_equal(alone.open, gaps.open[:, own])
-        np.testing.assert_array_equal(alone.bucket, gaps.bucket[:, own])
+        np.testing.assert_array_equal(alone.gap_bin, gaps.gap_bin[:, own])
 
 
 @given(seeds)
@@ -78,12 +78,12 @@ def test_series_that_miss_their_ends_share_no_gap():
     gaps = Gaps.of(SeriesSet.stack(gone))
     assert np.unique(gaps.number[gaps.number >= 0]).size == 3
     assert gaps.length.ravel().tolist() == [0, 1, 1, 0, np.inf, np.inf]
-    assert gaps.bucket.ravel().tolist() == [-1, 0, 0, -1, GAP_BINS - 1, GAP_BINS - 1]
+    assert gaps.gap_bin.ravel().tolist() == [-1, 0, 0, -1, GAP_BINS - 1, GAP_BINS - 1]
 
 
 def test_series_without_rows_and_no_series_at_all_have_no_gaps():
     nothing = SeriesSet.stack(np.zeros((0, 3, 2)))
-    assert Gaps.of(nothing).bucket.shape == (0, 2)
+    assert Gaps.of(nothing).gap_bin.shape == (0, 2)
     value = np.array([[[np.nan], [2.0]]])
     with_empty = SeriesSet(
         np.arange(2.0), np.nan_to_num(value[0]), ~np.isnan(value[0]), np.array([0, 0, 2, 2])
@@ -96,7 +96,7 @@ def test_a_gap_at_an_end_counts_as_one_twice_as_long():
     value[0, :2] = 1.0  # six cells follow, six steps from the last observation
     gaps = Gaps.of(SeriesSet.stack(value))
     assert gaps.length[-1, 0] == 6
-    assert gaps.bucket[-1, 0] == gap_bin(np.array(12.0)) == 3
+    assert gaps.gap_bin[-1, 0] == gap_bin(np.array(12.0)) == 3
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12), st.floats(min_value=1.0, max_value=1e3))

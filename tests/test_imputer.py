@@ -133,9 +133,9 @@ def test_the_clock_of_a_minute_and_an_array_with_times():
 @settings(max_examples=15)
 def test_a_batch_gives_what_its_series_give_one_by_one(model, seed):
     series = two_channels(seed)
-    together = model.fill_series(series)
+    together = model.impute_series(series)
     for i in range(series.series):
-        alone = model.fill_series(series.select(np.array([i])))
+        alone = model.impute_series(series.select(np.array([i])))
         rows = slice(series.start[i], series.start[i + 1])
         np.testing.assert_allclose(together[rows], alone, atol=1e-4)
 

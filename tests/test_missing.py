@@ -9,7 +9,7 @@ from nrtsi.core.masking import Masking, blocks, empirical, points, rows_fail_tog
 from nrtsi.core.masking.patterns import GapTemplates
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.evaluation.calibration import HoldOut
+from nrtsi.evaluation.holdout import HoldOut
 
 seeds = st.integers(0, 2**32 - 1)
 hides = st.sampled_from(["auto", "empirical", "points", "blocks"])

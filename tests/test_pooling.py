@@ -98,7 +98,7 @@ def test_the_order_of_draws_does_not_matter(seed, count):
 
 @quick
 @given(seed=seeds, count=counts, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
-def test_another_unit_of_the_statistic_is_another_unit_of_the_result(seed, count, scale, shift):
+def test_the_result_scales_with_the_units_of_the_statistic(seed, count, scale, shift):
     drawn = pairs(seed, count)
     plain = pool(itself, drawn)
     moved = pool(lambda pair: (scale * pair[0] + shift, scale**2 * pair[1]), drawn)
@@ -111,7 +111,7 @@ def test_another_unit_of_the_statistic_is_another_unit_of_the_result(seed, count
 
 @quick
 @given(seed=seeds, count=counts)
-def test_a_wider_level_holds_a_narrower_one(seed, count):
+def test_a_higher_level_gives_a_wider_interval(seed, count):
     drawn = pairs(seed, count)
     narrow, wide = pool(itself, drawn, level=0.5), pool(itself, drawn, level=0.95)
     assert (wide.lower < narrow.lower).all()
@@ -120,7 +120,7 @@ def test_a_wider_level_holds_a_narrower_one(seed, count):
 
 @quick
 @given(number=st.floats(-1e9, 1e9), count=counts)
-def test_draws_that_agree_leave_no_interval(number, count):
+def test_equal_draws_have_an_interval_of_width_zero(number, count):
     pooled = pool(itself, [number] * count)
     assert pooled.estimate == pooled.lower == pooled.upper == number
     assert pooled.between == pooled.standard_error == pooled.missing_information == 0
@@ -128,7 +128,7 @@ def test_draws_that_agree_leave_no_interval(number, count):
 
 @quick
 @given(number=st.floats(-1e3, 1e3), variance=st.floats(0.01, 1e3), count=counts)
-def test_draws_that_agree_leave_the_interval_of_complete_data(number, variance, count):
+def test_equal_draws_have_the_interval_of_complete_data(number, variance, count):
     pooled = pool(itself, [(number, variance)] * count)
     low, high = stats.norm.interval(0.9, number, np.sqrt(variance))
     assert (pooled.lower, pooled.upper) == pytest.approx((low, high))
@@ -141,7 +141,7 @@ def test_few_degrees_of_freedom_of_complete_data_stay_few():
     assert pooled.df == pytest.approx(11 / 13 * 10)  # the rule's own, somewhat below 10
 
 
-def test_a_variance_of_nothing_beside_few_degrees_of_freedom_leaves_everything_open():
+def test_zero_variance_with_few_degrees_of_freedom_gives_an_infinite_interval():
     pooled = pool(itself, [(1.0, 0.0), (2.0, 0.0)], complete_df=10)
     assert (pooled.lower, pooled.upper) == (-np.inf, np.inf)
 
@@ -160,7 +160,7 @@ def missing_at_random(size, seen, count, repeats, seed=0):
 
 
 @pytest.mark.parametrize("count", [3, 20])
-def test_nine_intervals_of_ten_hold_the_mean_of_the_complete_data(count):
+def test_nine_of_ten_intervals_contain_the_mean_of_the_complete_data(count):
     data, draws = missing_at_random(30, 18, count, repeats=2000)
     pooled = pool(lambda one: one.mean(axis=1), draws)
     truth = data.mean(axis=1)
@@ -168,7 +168,7 @@ def test_nine_intervals_of_ten_hold_the_mean_of_the_complete_data(count):
 
 
 @pytest.mark.parametrize("count", [3, 20])
-def test_nine_intervals_of_ten_hold_the_mean_that_the_data_came_from(count):
+def test_nine_of_ten_intervals_contain_the_mean_of_the_population(count):
     _, draws = missing_at_random(30, 18, count, repeats=2000)
     pooled = pool(
         lambda one: (one.mean(axis=1), one.var(axis=1, ddof=1) / 30), draws, complete_df=29
@@ -333,11 +333,11 @@ def record(estimate, lower, upper, draws=50, level=0.9):
         ((np.nan, np.nan, np.nan), "nan (90 %: nan to nan) from 50 draws"),
     ],
 )
-def test_a_number_reads_like_a_sentence(ends, text):
+def test_repr_of_a_number(ends, text):
     assert repr(record(*ends)) == text
 
 
-def test_several_numbers_read_line_by_line():
+def test_repr_of_several_numbers_has_one_line_each():
     shown = repr(record({"a": 1.5, "b": 20.0}, {"a": 1.0, "b": 10.0}, {"a": 2.0, "b": 30.0}))
     assert shown.splitlines() == [
         "2 estimates (90 % intervals) from 50 draws",
@@ -346,7 +346,7 @@ def test_several_numbers_read_line_by_line():
     ]
 
 
-def test_the_tail_of_many_numbers_is_counted():
+def test_repr_of_many_numbers_is_truncated():
     shown = repr(record(np.ones((5, 3)), np.zeros((5, 3)), np.full((5, 3), 2.0), level=0.975))
     assert shown.splitlines()[0] == "15 estimates (97.5 % intervals) from 50 draws"
     assert shown.splitlines()[4] == "  [1, 0]: 1.0 (0.0 to 2.0)"
@@ -373,7 +373,7 @@ Named = namedtuple("Named", "statistic pvalue")
         (pl.DataFrame({"a": [1.0]}), "a DataFrame"),
     ],
 )
-def test_a_result_that_is_no_number_is_named(result, found):
+def test_a_result_that_is_not_numeric_is_refused(result, found):
     with pytest.raises(InputError, match=f"statistic must return a number, .* got {found}"):
         pool(lambda one: result, [0, 1])
 
@@ -381,20 +381,20 @@ def test_a_result_that_is_no_number_is_named(result, found):
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ([1, 2], [1], r"got an array of shape \(2,\) at first and an array of shape \(1,\) from"),
-        (1, [1], r"got a number at first and an array of shape \(1,\) from draw number 2; fill"),
-        ({"a": 1}, {"b": 1}, r"got a mapping of 'a' at first and a mapping of 'b'"),
+        ([1, 2], [1], r"\(2,\) from the first draw and an array of shape \(1,\) from"),
+        (1, [1], r"number from the first draw and an array of shape \(1,\) from draw 2; add"),
+        ({"a": 1}, {"b": 1}, r"got a mapping of 'a' from the first draw and a mapping of 'b'"),
         (
             pd.Series({"a": 1}),
             pd.Series({"b": 1}),
-            r"a Series of 'a' at first and a Series of",
+            r"a Series of 'a' from the first draw and a Series of",
         ),
-        (pl.Series([1]), pl.Series([1, 2]), r"a Series of shape \(1,\) at first"),
-        ((1, 2), 1, r"a pair \(estimate, variance\) for every draw or for none, got both; return"),
+        (pl.Series([1]), pl.Series([1, 2]), r"a Series of shape \(1,\) from the first"),
+        ((1, 2), 1, r"a pair \(estimate, variance\) for every draw or for none, got both; always"),
         (1, (1, 2), r"a pair \(estimate, variance\) for every draw or for none, got both"),
     ],
 )
-def test_draws_with_different_numbers_are_refused(first, second, message):
+def test_different_entries_between_draws_are_refused(first, second, message):
     with pytest.raises(InputError, match=f"statistic must return .*{message}"):
         pool(itself, [first, second])
 
@@ -402,32 +402,32 @@ def test_draws_with_different_numbers_are_refused(first, second, message):
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        (([1, 2], 3), r"laid out like the estimate, an array of shape \(2,\), got a number; ret"),
+        (([1, 2], 3), r"the form of the estimate, an array of shape \(2,\), got a number; ret"),
         ((1, -2), r"must not be negative, got -2; return an array or a dict"),
     ],
 )
-def test_a_variance_that_is_none_is_refused(pair, message):
+def test_an_invalid_variance_is_refused(pair, message):
     with pytest.raises(InputError, match=rf"variance of a pair \(estimate, variance\).*{message}"):
         pool(itself, [pair, pair])
 
 
 @pytest.mark.parametrize("draws", [[], [1.0], np.ones((1, 4)), pd.DataFrame({"draw": [0, 0]})])
 def test_a_single_draw_is_refused(draws):
-    with pytest.raises(InputError, match=r"draws must be at least 2, .* got [01]; draw more, as"):
+    with pytest.raises(InputError, match=r"draws must be at least 2 .* got [01]; draw more, as"):
         pool(lambda one: 1.0, draws)
 
 
 @pytest.mark.parametrize("draws", [{"a": 1}, "draws.csv", 3, np.array(3.0)])
-def test_what_is_no_draws_is_named(draws):
-    with pytest.raises(InputError, match=r"draws must be what sample returns, .*; make it one"):
+def test_other_types_of_draws_are_refused(draws):
+    with pytest.raises(InputError, match=r"draws must be the result of sample, .*; convert it"):
         pool(itself, draws)
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"quantile": [0.1], "x": [1.0]}, r"column 'draw', got 'quantile', 'x'; give what sample"),
-        ({"draw": [0, None], "x": [1.0, 2.0]}, r"'draw' must be known in every row, .*; drop"),
+        ({"quantile": [0.1], "x": [1.0]}, r"column 'draw', got 'quantile', 'x'; pass the result"),
+        ({"draw": [0, None], "x": [1.0, 2.0]}, r"'draw' must have a label in every row, .*; drop"),
     ],
 )
 @MAKERS
@@ -451,13 +451,13 @@ def test_a_lazy_table_is_refused():
     ("change", "message"),
     [
         ({"statistic": [1]}, r"statistic must be a function of one draw, got list; write pool"),
-        ({"level": 90}, r"level must be between 0 and 1, got 90; write 0.9 for 90 %"),
-        ({"level": "0.9"}, r"level must be between 0 and 1, got '0.9'"),
-        ({"complete_df": 0}, r"complete_df must be a positive number, got 0; leave it out"),
+        ({"level": 90}, r"level: Input should be less than 1, got 90"),
+        ({"level": "0.9"}, r"level: Input should be a valid number, got '0.9'"),
+        ({"complete_df": 0}, r"complete_df: Input should be greater than 0, got 0"),
         ({"complete_df": 9}, r"complete_df must come with sampling variances, got none; return a"),
     ],
 )
-def test_unusable_settings_are_named(change, message):
+def test_invalid_settings_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         pool(**({"statistic": itself, "draws": [1.0, 2.0]} | change))
 
@@ -470,6 +470,6 @@ assert not {"pandas", "polars", "torch"} & set(sys.modules)
 """
 
 
-def test_nothing_is_imported_that_is_not_used():
+def test_pooling_imports_no_heavy_library():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr

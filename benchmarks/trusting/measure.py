@@ -49,7 +49,7 @@ def figures(name: str, seed: int, gappy: pd.DataFrame, truth: pd.DataFrame, mode
 
 def _coverage(name, seed, gappy, truth, lost, model):
     filled = model.impute(gappy, interval=LEVEL)
-    bucket = Gaps.of(model.open(gappy).series).bucket
+    gap_bin = Gaps.of(model.read_fitted(gappy).series).gap_bin
     every = []
     for dim, channel in enumerate(truth):
         own = lost[channel].to_numpy()
@@ -57,8 +57,8 @@ def _coverage(name, seed, gappy, truth, lost, model):
         low, high = (filled[f"{channel}_{end}"].to_numpy() for end in ("lower", "upper"))
         inside = (value >= low) & (value <= high)
         every.append(inside[own])
-        for each in np.unique(bucket[own, dim]):
-            cells = own & (bucket[:, dim] == each)
+        for each in np.unique(gap_bin[own, dim]):
+            cells = own & (gap_bin[:, dim] == each)
             if cells.sum() >= ENOUGH:
                 where = f"{channel}, gaps up to {gap_bin_range(int(each))[1]:g} h"
                 found = float(inside[cells].mean())

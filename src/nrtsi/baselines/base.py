@@ -52,7 +52,7 @@ class Imputer(Parameters):
         """Learns from the observed cells of `series`; `clock_` is known already."""
         raise NotImplementedError
 
-    def fill_series(self, series: SeriesSet) -> np.ndarray:
+    def impute_series(self, series: SeriesSet) -> np.ndarray:
         """A value for every cell, (row, dim); what stands at observed cells does not matter."""
         raise NotImplementedError
 
@@ -208,7 +208,7 @@ class Imputer(Parameters):
         """
 
         def predict(given: SeriesSet, std: np.ndarray | None) -> Prediction:
-            mean = np.where(given.observed, given.value, self.fill_series(given))
+            mean = np.where(given.observed, given.value, self.impute_series(given))
             return Prediction(mean, np.zeros_like(mean))
 
         found = predict_rows(predict, series, query.series, query.original_rows)

@@ -76,7 +76,7 @@ class Kalman(Linear):
             for channel in range(series.dims)
         ]
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The smoothed value of each cell; observed cells keep theirs.
 
         Raises:
@@ -84,7 +84,7 @@ class Kalman(Linear):
         """
         level = levels(series, self.mean_)[series.owner]
         scaled = self.scaler_.scale(_centred(series, self.mean_))
-        line = super().fill_series(series)
+        line = super().impute_series(series)
         smooth = np.full_like(line, np.nan)
         even = _evenly(series)
         for grid in (True, False):

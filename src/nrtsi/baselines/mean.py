@@ -17,6 +17,6 @@ class Mean(Imputer):
         """Learns the mean of the observed cells of each channel."""
         self.mean_ = Scaler.fit(series).offset
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The mean of each channel, in every row."""
         return np.broadcast_to(self.mean_, series.value.shape).copy()

@@ -17,7 +17,7 @@ class Linear(Mean):
     channel gets the channel's mean.
     """
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The straight line through each cell."""
         left, right = neighbours(series)
         line = between(series, series.time, left, right)
@@ -31,7 +31,7 @@ class Forward(Mean):
     channel gets the channel's mean.
     """
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The value held at each cell."""
         left, right = neighbours(series)
         return self._held(series, np.where(left >= 0, left, right))
@@ -51,7 +51,7 @@ class Backward(Forward):
     gets the channel's mean.
     """
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The value taken at each cell."""
         left, right = neighbours(series)
         return self._held(series, np.where(right >= 0, right, left))

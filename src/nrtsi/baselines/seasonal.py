@@ -56,7 +56,7 @@ class Seasonal(Mean):
                 )
         super().fit_series(self._without_profile(series))
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The profile at each cell, at the level of its series."""
         level = levels(self._without_profile(series), self.mean_)
         return self.profile_[self._slot(series.time)] + level[series.owner]

@@ -38,7 +38,7 @@ class KNNSequences(Imputer):
         self.scaler_ = Scaler.fit(series)
         self.library_ = _Library.of(self.scaler_.scale(series))
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """What the neighbours say of every cell; observed cells keep their value."""
         scaled = self.scaler_.scale(series)
         filled = np.zeros_like(series.value)

@@ -19,7 +19,7 @@ class Spline(Linear):
     joined by a straight line; a series that knows nothing of a channel gets the channel's mean.
     """
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The curve at each cell."""
         left, right = neighbours(series)
         channel = np.arange(series.dims)
@@ -33,7 +33,7 @@ class Spline(Linear):
         early = span * slope[left, channel] - rise
         late = rise - span * slope[right, channel]
         bend = share * (1 - share) * ((1 - share) * early + share * late)
-        return super().fill_series(series) + np.where(inside, bend, 0.0)
+        return super().impute_series(series) + np.where(inside, bend, 0.0)
 
 
 def _slopes(series: SeriesSet) -> Float[np.ndarray, "row dim"]:

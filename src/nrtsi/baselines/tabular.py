@@ -41,7 +41,7 @@ class Tabular(Imputer):
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.table_.fit(self._scaled(series)[rows])
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """What the fitted table says of every row; observed cells keep their value."""
         gappy = np.flatnonzero(~np.logical_and.reduce(series.observed, axis=1))
         table = self._scaled(series)

@@ -80,7 +80,7 @@ class Simple(Method):
 
     def answer(self, given: Part, draws: int) -> tuple[Values, None]:
         """Values for all cells."""
-        return self.imputer.fill_series(given.to_set()).reshape(given.value.shape), None
+        return self.imputer.impute_series(given.to_set()).reshape(given.value.shape), None
 
 
 class Ours(Method):

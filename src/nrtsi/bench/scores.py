@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 
 from nrtsi.bench.datasets.billiards import WALL
 from nrtsi.errors import InputError
-from nrtsi.evaluation import metrics
+from nrtsi.evaluation import metrics, path_metrics
 
 __all__ = ["SCORES", "Answer", "score"]
 
@@ -56,11 +56,11 @@ SCORES: dict[str, Callable[[Answer], float]] = {
     "crps": lambda a: metrics.crps(a.truth, a.several, a.hidden),
     "min_l2": lambda a: metrics.min_l2(a.truth, a.several, a.hidden),
     "avg_over_min": lambda a: metrics.avg_over_min(a.truth, a.several, a.hidden),
-    "sinuosity": lambda a: metrics.sinuosity(a.paths, a.truths),
-    "step_change": lambda a: metrics.step_change(a.paths),
-    "step_deviation": lambda a: metrics.step_deviation(a.paths),
-    "average_length": lambda a: metrics.average_length(a.paths),
-    "reflection": lambda a: metrics.reflection_to_wall(a.paths, a.truths, WALL),
+    "sinuosity": lambda a: path_metrics.sinuosity(a.paths, a.truths),
+    "step_change": lambda a: path_metrics.step_change(a.paths),
+    "step_deviation": lambda a: path_metrics.step_deviation(a.paths),
+    "average_length": lambda a: path_metrics.average_length(a.paths),
+    "reflection": lambda a: path_metrics.reflection_to_wall(a.paths, a.truths, WALL),
 }
 
 SPREAD = {"l2", "mse", "mae"}

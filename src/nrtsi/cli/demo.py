@@ -91,7 +91,7 @@ def run_demo(
     write_table(filled_path, table.fill(filled), overwrite=overwrite)
     plot_series(picture, table.typed, filled, title="Two months of weather, filled by nrtsi")
     trial = model.backtest(table.typed, listener=listener)
-    panel, options = model.open(table.typed), ImputeOptions()
+    panel, options = model.read_fitted(table.typed), ImputeOptions()
     report = report_of(
         panel,
         model.fill_panel(panel, panel, options),

@@ -171,7 +171,7 @@ def print_scores(trial: "Backtest", longer: str | None) -> None:
 
 def print_gaps(trial: "Backtest") -> None:
     """Prints the absolute error of nrtsi and of the best method by column and length of gap."""
-    shown = [name for name in ("nrtsi", "linear") if name in trial.guesses]
+    shown = [name for name in ("nrtsi", "linear") if name in trial.predictions]
     cells: dict[tuple[str, float, float], dict[str, Any]] = {}
     for row in trial.rows():
         cells.setdefault((row["channel"], row["gap_from"], row["gap_to"]), {})[row["method"]] = row

@@ -53,8 +53,8 @@ class Gaps:
         )
 
     @property
-    def bucket(self) -> Int[np.ndarray, "row dim"]:
-        """The bucket of each missing cell by how hard it is to fill; -1 where it is observed.
+    def gap_bin(self) -> Int[np.ndarray, "row dim"]:
+        """The bin of the length of each missing cell's gap; -1 where the cell is observed.
 
         The farthest cell of a gap at an end is as far from data as that of one twice as long.
         """
@@ -62,7 +62,7 @@ class Gaps:
 
 
 def gap_bin(length: Float[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
-    """The bucket of a length: 0 holds lengths up to 2 units, `k` those in `(2**k, 2**(k+1)]`.
+    """The bin of a length: 0 holds lengths up to 2 units, `k` those in `(2**k, 2**(k+1)]`.
 
     >>> gap_bin(np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.inf]))
     array([ 0,  0,  1,  1,  2, 23])
@@ -71,11 +71,11 @@ def gap_bin(length: Float[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
     return np.minimum(power, GAP_BINS - 1).astype(np.int64)
 
 
-def gap_bin_range(bucket: int) -> tuple[float, float]:
-    """The lengths that a bucket holds, above the first and up to the second, in units.
+def gap_bin_range(index: int) -> tuple[float, float]:
+    """The lengths that a bin holds, above the first and up to the second, in units.
 
     >>> gap_bin_range(0), gap_bin_range(2), gap_bin_range(GAP_BINS - 1)
     ((0.0, 2.0), (4.0, 8.0), (8388608.0, inf))
     """
-    low = 0.0 if bucket == 0 else 2.0**bucket
-    return low, np.inf if bucket == GAP_BINS - 1 else 2.0 ** (bucket + 1)
+    low = 0.0 if index == 0 else 2.0**index
+    return low, np.inf if index == GAP_BINS - 1 else 2.0 ** (index + 1)

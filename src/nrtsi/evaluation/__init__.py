@@ -1,1 +1,1 @@
-"""Measures accuracy on held-out cells: back-tests, conformal calibration, metrics, pooling."""
+"""Evaluates methods on held-out cells: hold-out, back-test, calibration, metrics, pooling."""

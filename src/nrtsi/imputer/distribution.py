@@ -11,7 +11,7 @@ from nrtsi.core.bounds import Bounds
 from nrtsi.core.gaps import Gaps
 from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
-from nrtsi.evaluation.calibration import Calibration
+from nrtsi.evaluation.conformal import Calibration
 from nrtsi.inference import noise
 
 __all__ = ["PredictiveDistribution"]
@@ -47,7 +47,7 @@ class PredictiveDistribution:
     ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
         """The ends that hold a missing cell with probability `level`; the value lies between."""
         row, channel = np.nonzero(self.gaps.number >= 0)
-        ends = self.calibration.ends(level, channel, self.gaps.bucket[row, channel])
+        ends = self.calibration.interval(level, channel, self.gaps.gap_bin[row, channel])
         value, (lower, upper) = self.value, (self._shifted(row, channel, end) for end in ends)
         return np.minimum(lower, value), np.maximum(upper, value)
 
@@ -59,14 +59,16 @@ class PredictiveDistribution:
             independent = np.stack(
                 [[noise(self.series, seed, 2 * draw + each) for each in (0, 1)] for draw in some]
             )
-            correlated = self.calibration.coherence.normal(self.series, self.gaps, independent)
+            correlated = self.calibration.error_correlation.correlate(
+                self.series, self.gaps, independent
+            )
             yield from (self._at(normal) for normal in correlated)
 
     def _at(self, normal: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
         """Values whose errors correspond to these standard normal numbers."""
         row, channel = np.nonzero(self.gaps.number >= 0)
-        gap_bin = self.gaps.bucket[row, channel]
-        score = self.calibration.score(normal[row, channel], channel, gap_bin)
+        gap_bin = self.gaps.gap_bin[row, channel]
+        score = self.calibration.from_normal(normal[row, channel], channel, gap_bin)
         return self._shifted(row, channel, score)
 
     def _shifted(

@@ -16,9 +16,11 @@ from nrtsi.core.fingerprint import digest, overlap
 from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
+from nrtsi.core.state import from_state, to_state
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest.method_selection import MethodSelection
-from nrtsi.evaluation.calibration import Calibration, HoldOut
+from nrtsi.evaluation.conformal import Calibration
+from nrtsi.evaluation.holdout import HoldOut
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.inference import Engine, Reading, noise
 from nrtsi.network.names import with_prefix
 from nrtsi.network.registry import network_of
@@ -180,14 +182,15 @@ class FittedModel:
         tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
         given, hints = self.engine.hints.pack()
         tensors |= {f"hints.{name}": tensor for name, tensor in given.items()}
+        arrays, evaluation = to_state((self.calibration, self.auto))
+        tensors |= {f"evaluation.{name}": torch.tensor(each) for name, each in arrays.items()}
         places = [unique.index(network) for network in self.engine.networks]
         return tensors, self.info() | {
             "networks": places,
             "hints": hints,
             "history": self.history,
-            "calibration": self.calibration.to_dict(),
+            "evaluation": evaluation,
             "holdout": self.holdout,
-            "auto": None if self.auto is None else [each.to_dict() for each in self.auto],
         }
 
     @classmethod
@@ -204,15 +207,16 @@ class FittedModel:
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
         hints = BasePredictors.unpack(with_prefix(tensors, "hints."), record["hints"])
-        # A file of before cells were set aside says nothing of these three.
-        auto, found = record.get("auto"), record.get("calibration")
+        arrays = with_prefix(tensors, "evaluation.")
+        kind: Any = tuple[Calibration, tuple[MethodSelection, Calibration] | None]
+        calibration, auto = from_state(kind, arrays, record["evaluation"])
         return cls(
             engine=Engine(networks, model, layout, schedule, hints),
             scaler=Scaler.from_dict(record["scaler"]),
             fingerprint=tensors["fingerprint"].numpy(),
-            calibration=Calibration.from_dict(found) if found else Calibration.none(layout.dims),
-            holdout=record.get("holdout"),
-            auto=auto and (MethodSelection.from_dict(auto[0]), Calibration.from_dict(auto[1])),
+            calibration=calibration,
+            holdout=record["holdout"],
+            auto=auto,
             **{
                 name: record[name] for name in ("setting", "preset", "steps", "history", "version")
             },

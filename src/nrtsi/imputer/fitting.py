@@ -11,12 +11,14 @@ import numpy as np
 from nrtsi.core.bounds import Bounds
 from nrtsi.core.events import Listener
 from nrtsi.core.fingerprint import digest, fingerprint
+from nrtsi.core.prediction import Prediction
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.state import digest as state_digest
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import Backtest, BacktestRun
-from nrtsi.evaluation.calibration import Calibration, HoldOut
+from nrtsi.evaluation.backtest import Backtest, run_backtest
+from nrtsi.evaluation.conformal import Calibration
+from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import Engine
 from nrtsi.predictors.analogs import AnalogFit, select_analogs
@@ -73,9 +75,9 @@ def fit_model(
     spec = holdout_spec(params, series, clock)
     holdout = HoldOut.of(series if validation is None else validation, **spec, like=series)
     if holdout is not None and validation_set is None:
-        train_set = holdout.leave(train_set)
+        train_set = holdout.remove_from(train_set)
     elif holdout is not None and validation_set is not None:
-        validation_set = holdout.leave(validation_set)
+        validation_set = holdout.remove_from(validation_set)
     if validation_set is not None:
         _check_validation(validation_set, plan)
     analogs = None
@@ -138,14 +140,15 @@ def score(
         cells: Number of observed cells of the data.
         listener: Is called at every step of the imputation.
     """
-    run = BacktestRun(holdout, clock)
-    if isinstance(model, Exception):
-        run.fail("nrtsi", model)
-    else:
-        run.run_model(lambda known: model.predict(known, listener=listener))
-    for name in baselines:
-        run.run_baseline(name)
-    return run.result(tuple(names), cells, bounds)
+
+    def predict(known: SeriesSet) -> Prediction:
+        if isinstance(model, Exception):
+            raise model
+        return model.predict(known, listener=listener)
+
+    return run_backtest(
+        holdout, predict, baselines, clock=clock, names=tuple(names), cells=cells, bounds=bounds
+    )
 
 
 def holdout_spec(params: Mapping[str, Any], series: SeriesSet, clock: Clock) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.sizes import bytes_of
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import Backtest, MethodSelection, check_baselines
-from nrtsi.evaluation.calibration import Calibration
+from nrtsi.evaluation.backtest import Backtest, check_baselines
+from nrtsi.evaluation.conformal import Calibration
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.fitting import bounds_of, fit_model
@@ -343,7 +344,7 @@ class NRTSI(Imputer):
             gaps,
         )
 
-    def fill_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """The mean of every cell, in the units of the data and without bounds."""
         return self.limited.predict(series).mean
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from nrtsi.core.gaps import Gaps
-from nrtsi.evaluation.backtest import MethodSelection
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.options import ImputeTask, RefusedCells
 
 __all__ = ["SOURCES", "ImputationResult"]

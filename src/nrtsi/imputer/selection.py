@@ -11,8 +11,10 @@ from nrtsi.baselines import BASELINES
 from nrtsi.core.events import Listener
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import FAILURES, OUR_FAILURES, Backtest, MethodSelection
-from nrtsi.evaluation.calibration import Calibration, HoldOut
+from nrtsi.evaluation.backtest import BASELINE_FAILURES, MODEL_FAILURES, Backtest
+from nrtsi.evaluation.conformal import Calibration
+from nrtsi.evaluation.holdout import HoldOut
+from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.fitting import holdout_spec, score
 from nrtsi.tables import Clock, Panel
 
@@ -87,7 +89,7 @@ def backtest_panel(
         listener=listener,
     )
     if fitted is not None and set(baselines) == set(BASELINES):
-        model.fitted_ = replace(fitted, auto=(backtest.choice, backtest.calibrate("auto")))
+        model.fitted_ = replace(fitted, auto=(backtest.selection, backtest.calibrate("auto")))
     return replace(backtest, backend=panel.writer.backend, remarks=panel.notes)
 
 
@@ -100,7 +102,7 @@ def baseline_values(
     try:
         baseline.fit_series(series)
         return baseline.values(series, query)
-    except FAILURES as error:
+    except BASELINE_FAILURES as error:
         raise InputError(
             f"{name} cannot impute these data: {error}; use another method"
         ) from error
@@ -113,6 +115,6 @@ def _refitted(
     copy = type(model)(**model.get_params(deep=False))
     try:
         copy.fit_panel(panel, listener=listener)
-    except OUR_FAILURES as error:
+    except MODEL_FAILURES as error:
         return copy, error
     return copy, None

@@ -112,7 +112,7 @@ def _advice(trial: Backtest, options: ImputeOptions) -> Iterator[str]:
             f"{best} found hidden values better than {used}, which was used here: its squared "
             f"error is {ratio:.1f} times lower. --method auto uses it where it is better."
         )
-    if trial.scale is None or trial.calibrate("nrtsi").is_empty:
+    if trial.std is None or trial.calibrate("nrtsi").is_empty:
         yield "Intervals are the network's own guess: too few cells were hidden to calibrate them."
 
 
@@ -162,7 +162,7 @@ def _choices(trial: Backtest, filled: ImputationResult) -> Iterator[MethodUse]:
         if (dim, bucket) not in seen:
             seen.add((dim, bucket))
             method = filled.choice.methods[filled.choice.table[dim, bucket]]
-            done = (filled.gaps.bucket[:, dim] == bucket) & ~filled.refused.cells[:, dim]
+            done = (filled.gaps.gap_bin[:, dim] == bucket) & ~filled.refused.cells[:, dim]
             yield MethodUse(row["channel"], _gap(row, trial.clock), method, int(done.sum()))
 
 

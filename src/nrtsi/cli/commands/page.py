@@ -43,7 +43,7 @@ class Page:
         from nrtsi.report.build import report_of
 
         trial = model.backtest(table, listener=listener)
-        panel = model.open(table)
+        panel = model.read_fitted(table)
         report = report_of(
             panel,
             model.fill_panel(panel, panel, options, listener),

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float
 
+from nrtsi.config import EvaluationConfig
 from nrtsi.core.masking.patterns import (
     GapTemplates,
     blocks,
@@ -31,9 +32,6 @@ FEW = 0.02
 
 RATES = (0.05, 0.95)
 """Range of the share of cells that points and blocks hide, unless it is said otherwise."""
-
-SCORED = 0.15
-"""Share of the observed cells that scoring hides."""
 
 PIECES = 16
 """Scoring hides cells in pieces of a series: a long series is cut into about this many."""
@@ -83,6 +81,7 @@ class Masking:
         *,
         whole_rows: bool,
         scoring: bool = False,
+        share: float = EvaluationConfig().held_out,
         rates: tuple[float, float] = RATES,
         day: float | None = None,
     ) -> "Masking":
@@ -105,7 +104,7 @@ class Masking:
             )
         shares = _shares(mask, missing >= FEW, scoring)
         if scoring:
-            rates = (SCORED, SCORED)
+            rates = (share, share)
         weights = tuple(shares.values())
         return cls(tuple(shares), weights, whole_rows, series, rates, scoring, day)
 
@@ -155,13 +154,13 @@ class Masking:
     def _draw_scored(
         self, series: SeriesSet, rng: np.random.Generator
     ) -> Bool[np.ndarray, "row dim"]:
-        """About `SCORED` of the cells.
+        """About the share `rates[0]` of the cells.
 
         Where the gaps are many, they are hidden in some pieces of the series only; where they are
         few, several clones of them are laid over each other.
         """
         pieces = _cut(series)
-        goal = round(SCORED * int(series.observed.sum()))
+        goal = round(self.rates[0] * int(series.observed.sum()))
         hidden = np.zeros_like(series.observed)
         for _ in range(ROUNDS):
             # Own gaps are cloned from whole series, so that cutting shortens no gap.

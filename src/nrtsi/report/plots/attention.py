@@ -106,7 +106,7 @@ def plot_attention(
         InputError: matplotlib is not installed, there is no such series, column, row, step,
             block or head, nothing is missing, or `path` cannot be written.
     """
-    view = View.of(One.of(model.open(frame), series), columns, plane=plane)
+    view = View.of(One.of(model.read_fitted(frame), series), columns, plane=plane)
     scene = _scene(model, view, row, step)
     blocks, heads, _ = scene.reading.weight.shape
     sheet = _numbers("block", block, blocks), _numbers("head", head, heads)
@@ -125,7 +125,7 @@ def _scene(model: NRTSI, view: View, row: int | None, step: int | None) -> _Scen
     chosen = steps[number - 1]
     target = int(chosen.rows[chosen.rows.size // 2]) if row is None else row
     known, reading = model.fitted_.reading(series, target)
-    value = np.where(series.observed, series.value, model.fill_series(series))
+    value = np.where(series.observed, series.value, model.impute_series(series))
     place = int(np.searchsorted(chosen.rows, target))
     gap, level = float(chosen.distance[place]), int(chosen.level[place])
     return _Scene(view, target, number, gap, level, known, value, reading)

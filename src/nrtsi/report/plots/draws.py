@@ -58,13 +58,13 @@ def plot_draws(
         InputError: matplotlib is not installed, there is no such series or column, `draws` is
             not positive, or `path` cannot be written.
     """
-    one = One.of(model.open(frame), series)
+    one = One.of(model.read_fitted(frame), series)
     if plane:
         views = [View.of(one, columns, plane=True)]
     else:
         views = [View(one, (dim,)) for dim in one.places(columns)]
     paths = drawn(model, one, draws, listener)
-    mean = np.where(one.series.observed, one.series.value, model.fill_series(one.series))
+    mean = np.where(one.series.observed, one.series.value, model.impute_series(one.series))
     title = title or f"{one.label}: {draws} draws of what is missing"
     save(_figure(views, paths, mean, title), path)
 

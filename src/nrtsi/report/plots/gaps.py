@@ -105,11 +105,11 @@ def gap_errors(
     _refuse_settings(model, settings)
     imputer = NRTSI(**settings) if model is None else model
     trial = imputer.backtest(frame, baselines=baselines, listener=listener)
-    hidden = trial.aside.hidden
-    far = distances(trial.aside.known, hidden)[hidden]
+    hidden = trial.holdout.hidden
+    far = distances(trial.holdout.known, hidden)[hidden]
     bucket = np.where(np.isfinite(far), level_of(far - SAME, max_level=FARTHEST), FARTHEST)
     found, cells = np.unique(bucket, return_counts=True)
-    spread = trial.spread[trial.channel]
+    spread = trial.channel_std[trial.channel]
 
     def errors(guess: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " bucket"]:
         squared = ((trial.truth - guess) / spread) ** 2
@@ -118,7 +118,7 @@ def gap_errors(
     return GapErrors(
         bucket=found,
         cells=cells,
-        mse={name: errors(guess) for name, guess in trial.guesses.items()},
+        mse={name: errors(guess) for name, guess in trial.predictions.items()},
         whole=bool((far == np.round(far)).all()),
         clock=trial.clock,
         guesses=trial.remarks,

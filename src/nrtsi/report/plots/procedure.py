@@ -92,7 +92,7 @@ def plot_procedure(
         InputError: matplotlib is not installed, there is no such series or column, nothing is
             missing, or `path` cannot be written.
     """
-    view = View.of(One.of(model.open(frame), series), columns, plane=plane)
+    view = View.of(One.of(model.read_fitted(frame), series), columns, plane=plane)
     if view.observed.all():
         raise InputError(
             f"{view.one.label} must have missing values to show how they are filled, got none; "

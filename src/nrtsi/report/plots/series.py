@@ -100,7 +100,7 @@ def plot_filling(
         InputError: As for `plot_series`; or `interval` is no probability.
     """
     check_interval(interval)
-    one = One.of(model.open(frame), series)
+    one = One.of(model.read_fitted(frame), series)
     one.places(shown)  # a mistake in these is found before the work
     answers = model.answers(one.series, listener)
     band = None if interval is None else answers.interval(interval)

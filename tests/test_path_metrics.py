@@ -1,4 +1,4 @@
-"""Laws of the measures of paths, plain loops as their oracle, and the paper's billiards."""
+"""Laws of the path metrics, plain loops as their oracle, and the paper's billiards."""
 
 import itertools
 import math
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.evaluation import metrics
+from nrtsi.evaluation import path_metrics as metrics
 
 seeds = st.integers(0, 2**32 - 1)
 WALL = 0.8828
 
 
 def example(seed, series=3, step=12, players=2):
-    """A truth that turns now and then, and a filling of it that wobbles."""
+    """A noisy path, and a truth with random turns."""
     rng = np.random.default_rng(seed)
     turn = np.where(rng.random((series, players, step)) < 0.4, rng.normal(size=step), 0.01)
     heading = np.cumsum(turn, axis=2)
@@ -80,7 +80,7 @@ def mapped(array, matrix, shift=0.0):
 
 
 @given(seed=seeds, angle=st.floats(0, 6.3))
-def test_the_place_and_the_direction_of_the_axes_change_nothing(seed, angle):
+def test_translation_and_rotation_change_nothing(seed, angle):
     path, truth = example(seed)
     turned = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
     moved = [mapped(array, turned, shift=[5.0, -2.0]) for array in (path, truth)]
@@ -88,7 +88,7 @@ def test_the_place_and_the_direction_of_the_axes_change_nothing(seed, angle):
 
 
 @given(seed=seeds, factor=st.floats(0.1, 10))
-def test_lengths_grow_with_the_units_and_sinuosity_does_not(seed, factor):
+def test_lengths_scale_with_the_units_and_sinuosity_does_not(seed, factor):
     path, truth = example(seed)
     small, large = scores(path, truth), scores(factor * path, factor * truth)
     for name in ("step_change", "step_deviation", "average_length"):
@@ -100,7 +100,7 @@ def test_lengths_grow_with_the_units_and_sinuosity_does_not(seed, factor):
 
 
 @given(seed=seeds)
-def test_backwards_a_path_is_as_long_and_as_even(seed):
+def test_reversing_a_path_changes_no_step_metric(seed):
     path, truth = example(seed)
     ahead, back = scores(path, truth), scores(path[:, ::-1], truth)
     for name in ("step_change", "step_deviation", "average_length"):
@@ -108,7 +108,7 @@ def test_backwards_a_path_is_as_long_and_as_even(seed):
 
 
 @given(seed=seeds)
-def test_players_are_paths_of_their_own(seed):
+def test_each_player_is_a_separate_path(seed):
     path, truth = example(seed)
     one = [array.reshape(3, 12, 2, 2).swapaxes(1, 2).reshape(6, 12, 2) for array in (path, truth)]
     assert scores(*one) == pytest.approx(scores(path, truth))
@@ -117,7 +117,7 @@ def test_players_are_paths_of_their_own(seed):
 
 
 @given(seed=seeds)
-def test_nothing_is_straighter_than_straight(seed):
+def test_sinuosity_is_at_least_one(seed):
     path, truth = example(seed)
     assert metrics.sinuosity(path, truth) >= 1
     # Bends of the truth below 10 degrees are all that is left between its own turns.
@@ -204,7 +204,7 @@ def test_the_wall_by_hand():
     assert metrics.reflection_to_wall(both, both, half_width=3.0) == 1.25
 
 
-def test_a_path_that_stood_still_turns_where_it_moves_on():
+def test_a_path_that_pauses_turns_where_it_moves_again():
     truth = np.array([[[0.0, 0], [1, 0], [1, 0], [1, 1], [1, 1], [1, 2], [2, 2]]])
     # Turns at the steps 2 and 5; going on straight after a rest, at step 4, is none.
     path = np.array([[[0.0, 0], [0, 0], [0, 0], [3, 4], [3, 4], [6, 0], [9, 9]]])
@@ -235,10 +235,10 @@ EACH = {
 
 
 @pytest.mark.parametrize("score", EACH.values(), ids=EACH)
-def test_what_is_no_path_is_refused(score):
-    with pytest.raises(InputError, match="pairs of channels, x and y a player, got 3"):
+def test_invalid_paths_are_refused(score):
+    with pytest.raises(InputError, match="an x and a y channel for each player, got 3"):
         score(np.zeros((2, 5, 3)))
-    with pytest.raises(InputError, match="pairs of channels, x and y a player, got 0"):
+    with pytest.raises(InputError, match="an x and a y channel for each player, got 0"):
         score(np.zeros((2, 5, 0)))
     with pytest.raises(InputError, match="at least 3 steps, got 2"):
         score(WAVE[:, :2])
@@ -246,26 +246,28 @@ def test_what_is_no_path_is_refused(score):
         score(WAVE[:0])
     gaps = WAVE.copy()
     gaps[0, 2], gaps[0, 3, 0] = np.nan, np.inf
-    with pytest.raises(InputError, match="known at every step, got 3 cells that are not finite"):
+    with pytest.raises(InputError, match="must be finite, got 3 cells that are not"):
         score(gaps)
 
 
 def test_a_truth_without_turns_is_refused():
     line = np.stack([np.arange(6.0), np.zeros(6)], axis=-1)[None]
-    with pytest.raises(InputError, match="more than 10 degrees twice in some path, got no such"):
+    with pytest.raises(InputError, match="more than 10 degrees twice in a path, got no such"):
         metrics.sinuosity(WAVE, line)
-    with pytest.raises(InputError, match="more than 10 degrees twice in some path, got no such"):
+    with pytest.raises(InputError, match="more than 10 degrees twice in a path, got no such"):
         metrics.sinuosity(WAVE[:, :3], WAVE[:, :3])
-    with pytest.raises(InputError, match="more than 10 degrees somewhere, got no turn"):
+    with pytest.raises(InputError, match="more than 10 degrees, got no turn"):
         metrics.reflection_to_wall(WAVE, line, 3.0)
 
 
 def test_a_path_that_never_moves_is_refused():
-    with pytest.raises(InputError, match="must move between the turns of the truth, got one"):
+    with pytest.raises(
+        InputError, match="must move between the turns of the truth, got no movement"
+    ):
         metrics.sinuosity(np.ones_like(WAVE), WAVE)
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, float("nan")])
-def test_a_table_without_width_is_refused(width):
+def test_a_half_width_that_is_not_positive_is_refused(width):
     with pytest.raises(InputError, match=f"half_width must be positive, got {width}"):
         metrics.reflection_to_wall(WAVE, WAVE, width)

@@ -67,8 +67,8 @@ def without_seconds(result):
 def test_a_model_is_tried_on_what_it_was_not_trained_on(fitted, trial, monkeypatch):
     """The fingerprint of the data leads to the cells that were set aside, and to no others."""
     series = fitted.read_fitted(frame()).series
-    aside = fitted.fitted_.held_out(series)
-    np.testing.assert_array_equal(trial.aside.hidden, aside.hidden)
+    holdout = fitted.fitted_.held_out(series)
+    np.testing.assert_array_equal(trial.holdout.hidden, holdout.hidden)
     changed = frame()
     cells = np.zeros(series.observed.shape, dtype=bool)
     cells[holdout.rows] = holdout.hidden

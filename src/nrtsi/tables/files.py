@@ -195,16 +195,12 @@ def _read_parquet(path: Path) -> Table:
 def _read_csv(path: Path) -> Table:
     header, delimiter, has_rows = _header(path)
     _check_names(path, header)
-    if has_rows:
-        text = _read_text(path, header, delimiter)
-    else:
-        text = pa.table([pa.array([], pa.string())] * len(header), header)
+    empty = pa.table([pa.array([], pa.string())] * len(header), header)
+    text = _read_text(path, header, delimiter) if has_rows else empty
     typed = [_typed(column) for column in text.columns]
-    decimal = "."
-    if delimiter == ";":
-        with_commas = [_comma_numbers(column) for column in typed]
-        decimal = "," if any(column is not None for column in with_commas) else "."
-        typed = [old if new is None else new for old, new in zip(typed, with_commas, strict=True)]
+    commas = [_comma_numbers(column) if delimiter == ";" else None for column in typed]
+    typed = [old if new is None else new for old, new in zip(typed, commas, strict=True)]
+    decimal = "." if all(column is None for column in commas) else ","
     return Table(pa.table(typed, text.column_names), text, delimiter, decimal)
 
 
@@ -357,10 +353,9 @@ def _as_text(column: Any, decimal: str = ".") -> Any:
     elif pa.types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
     if pa.types.is_duration(kind):
-        cells = column.cast(pa.int64()).to_pylist()
-        return pa.array(
-            ["" if each is None else format_duration(each) for each in cells], pa.string()
-        )
+        nanoseconds = column.cast(pa.int64()).to_pylist()
+        cells = ["" if each is None else format_duration(each) for each in nanoseconds]
+        return pa.array(cells, pa.string())
     text = pc.cast(column, pa.string())
     if pa.types.is_floating(kind) and decimal != ".":
         text = pc.replace_substring(text, ".", decimal)
@@ -372,9 +367,7 @@ def _as_text(column: Any, decimal: str = ".") -> Any:
 
 def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
     delimiter = "\t" if suffix.startswith(".tsv") else table.delimiter
-    text = table.text
-    if text is None:
-        text = _text_of(table.typed, table.decimal)
+    text = _text_of(table.typed, table.decimal) if table.text is None else table.text
     lines = _lines([_quoted(column, delimiter) for column in text.columns], delimiter)
     names = _lines([_quoted(pa.array([name]), delimiter) for name in text.column_names], delimiter)
     compression = "gzip" if suffix.endswith(".gz") else None
@@ -415,7 +408,7 @@ def prevent_pandas_import() -> None:
     """Keeps pyarrow from importing pandas with its first scalar, which slows a command down.
 
     pyarrow looks for pandas once. If it cannot work without, as in `to_pandas`, it imports pandas
-    later; if pandas is already imported, nothing changes. Meant for processes such as a command.
+    later. If pandas is already imported, nothing changes.
     """
     blocker = _PandasBlocker()
     sys.meta_path.insert(0, blocker)

@@ -113,13 +113,6 @@ class _DateFormat:
             raise pa.ArrowInvalid("another format")
         return _parse_iso(_to_iso(parts))
 
-    def parse_or_none(self, text: pa.Array) -> pa.Array | None:
-        try:
-            self.parse(text[:_HEAD])  # most formats fail here, at little cost
-            return self.parse(text)
-        except pa.ArrowInvalid:
-            return None
-
     def detect(self, text: pa.Array) -> TimestampFormat:
         separator = pc.extract_regex(text[:1], f"^{self.pattern}")[0].as_py()["s"]
         return TimestampFormat.detect(text[0].as_py(), self.strftime.replace("/", separator))
@@ -139,11 +132,14 @@ _UNAMBIGUOUS = (
 
 def parse_timestamps(text: pa.Array, name: str) -> tuple[pa.Array, TimestampFormat]:
     """Parses a text column; returns its timestamps and their format."""
-    with contextlib.suppress(pa.ArrowInvalid):
-        return _parse_iso(text), TimestampFormat.detect(text[0].as_py(), "%Y-%m-%d")
+    iso = _parse_or_none(_parse_iso, text)
+    if iso is not None:
+        return iso, TimestampFormat.detect(text[0].as_py(), "%Y-%m-%d")
     formats = (*_DAY_OR_MONTH_FIRST, *_UNAMBIGUOUS)
     found = [
-        (each, stamps) for each in formats if (stamps := each.parse_or_none(text)) is not None
+        (each, stamps)
+        for each in formats
+        if (stamps := _parse_or_none(each.parse, text)) is not None
     ]
     if len(found) == 2 and not found[0][1].equals(found[1][1]):
         raise InputError(
@@ -160,11 +156,17 @@ def parse_timestamps(text: pa.Array, name: str) -> tuple[pa.Array, TimestampForm
     )
 
 
+def _parse_or_none(parse: Callable[[pa.Array], pa.Array], text: pa.Array) -> pa.Array | None:
+    try:
+        parse(text[:_HEAD])  # most formats fail here, at little cost
+        return parse(text)
+    except pa.ArrowInvalid:
+        return None
+
+
 def _first_failure(parse: Callable[[pa.Array], pa.Array], text: pa.Array) -> int:
     """The first row that does not parse, found by bisection."""
-    try:
-        parse(text[:_HEAD])
-    except pa.ArrowInvalid:
+    if _parse_or_none(parse, text[:_HEAD]) is None:
         text = text[:_HEAD]
     low, high = 0, len(text) - 1  # rows before `low` parse; one of low…high does not
     while low < high:

@@ -25,13 +25,13 @@ from nrtsi.tables import Clock
 SIMPLE = ("linear", "forward", "backward", "mean")
 
 
-def frame(seed=0, rows=240, lost=0.15):
+def frame(seed=0, rows=240, missing=0.15):
     """Two channels of very different scale with randomly missing cells."""
     rng = np.random.default_rng(seed)
     time = np.arange(rows, dtype=np.float64)
     value = np.column_stack([np.sin(time / 5), 1000 + 50 * np.cos(time / 7)])
     value += 0.01 * rng.normal(size=value.shape)
-    value[rng.random(value.shape) < lost] = np.nan
+    value[rng.random(value.shape) < missing] = np.nan
     return pd.DataFrame({"time": time, "a": value[:, 0], "b": value[:, 1]})
 
 
@@ -129,7 +129,7 @@ def test_an_unfitted_model_stays_unfitted():
 
 
 def test_a_model_of_whole_rows_is_scored_on_whole_rows():
-    data = frame(lost=0.0)
+    data = frame(missing=0.0)
     gappy = data.copy()
     gappy.loc[::7, ["a", "b"]] = np.nan
     result = model().fit(gappy).backtest(gappy, baselines=())
@@ -165,13 +165,13 @@ def test_scores_equal_the_metrics():
     result = simple(data, names=("mean",))
     truth, hidden = data[["a", "b"]].to_numpy(), np.zeros((len(data), 2), dtype=bool)
     hidden[result.holdout.rows] = result.holdout.hidden
-    filled = np.broadcast_to(np.nanmean(np.where(hidden, np.nan, truth), axis=0), truth.shape)
-    spread = np.nanstd(truth, axis=0)
+    imputed = np.broadcast_to(np.nanmean(np.where(hidden, np.nan, truth), axis=0), truth.shape)
+    std = np.nanstd(truth, axis=0)
     score = result.methods["mean"]
-    assert score.mse == pytest.approx(metrics.mse(truth / spread, filled / spread, hidden))
-    assert score.mae == pytest.approx(metrics.mae(truth / spread, filled / spread, hidden))
+    assert score.mse == pytest.approx(metrics.mse(truth / std, imputed / std, hidden))
+    assert score.mae == pytest.approx(metrics.mae(truth / std, imputed / std, hidden))
     for channel, name in enumerate("ab"):
-        cells = truth[:, channel], filled[:, channel], hidden[:, channel]
+        cells = truth[:, channel], imputed[:, channel], hidden[:, channel]
         assert score.channels[name].mse == pytest.approx(metrics.mse(*cells))
         assert score.channels[name].mae == pytest.approx(metrics.mae(*cells))
 
@@ -246,7 +246,7 @@ def test_json_has_the_documented_structure(trial):
 
 def test_the_result_records_the_mask_and_the_detected_columns(trial):
     assert trial.mask == "empirical"
-    assert simple(frame(lost=0.0)).mask == "points+blocks"
+    assert simple(frame(missing=0.0)).mask == "points+blocks"
     assert simple(frame(), mask="blocks").mask == "blocks"
     assert any("'time'" in each for each in model().backtest(frame(), baselines=()).remarks)
 
@@ -319,22 +319,22 @@ def test_a_significantly_better_method_is_selected_by_channel_and_gap_length():
 
 
 def test_auto_imputes_with_the_selected_methods_and_records_them(fitted):
-    filled = fitted.impute(frame(), method="auto", provenance=True)
+    imputed = fitted.impute(frame(), method="auto", provenance=True)
     selection = fitted.fitted_.auto[0]
-    assert set(filled["a_method"].dropna()) <= set(selection.used)
+    assert set(imputed["a_method"].dropna()) <= set(selection.used)
     for name in selection.used:
-        own = filled["a_method"] == name
+        own = imputed["a_method"] == name
         one = fitted.impute(frame(), method=name)
-        np.testing.assert_allclose(filled["a"][own], one["a"][own])
+        np.testing.assert_allclose(imputed["a"][own], one["a"][own])
 
 
 def test_the_selection_is_saved_with_the_model(fitted, tmp_path):
     from nrtsi import load
 
-    filled = fitted.impute(frame(), method="auto", interval=0.8)
+    imputed = fitted.impute(frame(), method="auto", interval=0.8)
     fitted.save(tmp_path / "m.nrtsi")
     again = load(tmp_path / "m.nrtsi").impute(frame(), method="auto", interval=0.8)
-    pd.testing.assert_frame_equal(filled, again)
+    pd.testing.assert_frame_equal(imputed, again)
 
 
 # Invalid input --------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_the_listener_receives_training_and_imputation_events():
 
 
 def test_complete_validation_data_are_masked_with_the_gaps_of_the_training_data():
-    trained = model(mask="empirical").fit(frame(), validation=frame(seed=5, lost=0.0))
+    trained = model(mask="empirical").fit(frame(), validation=frame(seed=5, missing=0.0))
     assert not trained.fitted_.calibration.is_empty
 
 
@@ -402,10 +402,10 @@ def test_held_out_validation_cells_do_not_select_weights(monkeypatch):
     assert held[0].observed.sum() < whole.observed.sum()
 
 
-def test_a_baseline_is_not_tried_where_only_its_values_are_wanted(fitted, monkeypatch):
+def test_a_baseline_is_not_back_tested_if_only_values_are_requested(fitted, monkeypatch):
     monkeypatch.setattr("nrtsi.imputer.selection.backtest_panel", None)
-    filled = fitted.impute(frame().head(8), method="linear", max_gap=5)
-    assert filled["a"].notna().all()
+    imputed = fitted.impute(frame().head(8), method="linear", max_gap=5)
+    assert imputed["a"].notna().all()
 
 
 def test_scores_use_values_inside_the_bounds():

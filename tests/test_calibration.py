@@ -73,8 +73,8 @@ def test_scores_increase_with_the_level_and_are_never_nan(seed, count, dims, at_
     assert np.isfinite(found.to_normal(scores)).all()
     normal = np.linspace(-6, 6, 50)
     for dim in range(dims):
-        asked = found.from_normal(normal, np.full(50, dim), np.full(50, 7))
-        assert (np.diff(asked) >= 0).all()
+        scores = found.from_normal(normal, np.full(50, dim), np.full(50, 7))
+        assert (np.diff(scores) >= 0).all()
     np.linalg.cholesky(found.error_correlation.channels)
     assert found.cells.sum() == count
 
@@ -256,7 +256,7 @@ def test_correlated_values_have_variance_one_and_the_given_correlation(smooth, l
     np.testing.assert_allclose(
         np.cov(inside.T), agree(difference, length_scale, smooth), atol=0.04
     )
-    # Another gap knows nothing of this one.
+    # Different gaps are independent.
     assert abs(np.mean(inside[1:, 0] * inside[:-1, -1])) < 0.03
 
 
@@ -277,8 +277,8 @@ def test_fit_recovers_the_correlation_of_simulated_errors(smooth, length_scale):
     rng = np.random.default_rng(0)
     series = wide(gaps_of(600, 20, rng), 2)
     channels = np.array([[1.0, 0.6], [0.6, 1.0]])
-    made = ErrorCorrelation(np.full(2, length_scale), np.full(2, smooth), channels)
-    drawn = made.correlate(series, Gaps.of(series), rng.normal(size=(2, series.rows, 2)))
+    simulated = ErrorCorrelation(np.full(2, length_scale), np.full(2, smooth), channels)
+    drawn = simulated.correlate(series, Gaps.of(series), rng.normal(size=(2, series.rows, 2)))
     hidden = ~series.observed
     scores = CalibrationScores.of(series, hidden, drawn[hidden])
     found = ErrorCorrelation.fit(scores, drawn[hidden], 2)

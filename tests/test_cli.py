@@ -517,7 +517,7 @@ BAD = [
     (
         "id,time,x\na,1,2\na,2,\nb,1,\nb,2,\n",
         [],
-        r"series 'b' must have something observed.*--on-empty skip",
+        r"series 'b' must have observed values.*--on-empty skip",
     ),
     ("time,x\n", [], r"at least one row, got an empty table"),
     ("time,x\n1,\n2,\n", [], r"at least one observed value, got none in 'x'"),
@@ -534,7 +534,7 @@ BAD = [
     (GAPPY, ["--device", "toaster"], r"device 'toaster' cannot be used here"),
     ("time,x\n1,2\n2,3,4\n", [], r"line 3: every line must have 2 cells"),
     ("time,x,y\n1,2,\n", ["--columns", "x,y"], r"at least one observed value, got none in 'y'"),
-    ("time,x\n1,2\n2,\n", [], r"fitting needs at least 2 rows with something observed, got 1"),
+    ("time,x\n1,2\n2,\n", [], r"fitting needs at least 2 rows with observed values, got 1"),
     ("", [], r"is empty"),
     (
         GAPPY,

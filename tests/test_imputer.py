@@ -432,7 +432,7 @@ def test_a_series_with_nothing_observed_is_named_or_skipped():
     value = np.random.default_rng(0).normal(size=(3, 20, 1))
     value[0, 3:6] = np.nan
     value[1] = np.nan
-    with pytest.raises(InputError, match=r"series 1 must have something observed, got nothing"):
+    with pytest.raises(InputError, match=r"series 1 must have observed values, got none"):
         nrtsi.impute(value, **TINY)
     filled = nrtsi.impute(value, **TINY, on_empty="skip")
     assert np.isnan(filled[1]).all()
@@ -440,7 +440,7 @@ def test_a_series_with_nothing_observed_is_named_or_skipped():
 
 
 def test_one_row_is_too_little():
-    with pytest.raises(InputError, match="at least 2 rows with something observed, got 1"):
+    with pytest.raises(InputError, match="at least 2 rows with observed values, got 1"):
         NRTSI(**TINY).fit(np.array([[1.0, 2.0]]))
 
 

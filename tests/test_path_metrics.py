@@ -49,7 +49,7 @@ def paths(array):
 
 
 def turns(points):
-    """Indices of the turns, the slow way: the angle between where it came from and goes to."""
+    """Indices of the turns by a plain loop over the angles."""
     found, came = [], None
     for index in range(len(points) - 1):
         (x, y), (u, v) = points[index], points[index + 1]
@@ -112,8 +112,8 @@ def test_each_player_is_a_separate_path(seed):
     path, truth = example(seed)
     one = [array.reshape(3, 12, 2, 2).swapaxes(1, 2).reshape(6, 12, 2) for array in (path, truth)]
     assert scores(*one) == pytest.approx(scores(path, truth))
-    apart = metrics.reflection_to_wall(*one, half_width=3.0)
-    assert apart == pytest.approx(metrics.reflection_to_wall(path, truth, half_width=3.0))
+    distance = metrics.reflection_to_wall(*one, half_width=3.0)
+    assert distance == pytest.approx(metrics.reflection_to_wall(path, truth, half_width=3.0))
 
 
 @given(seed=seeds)
@@ -138,11 +138,11 @@ def test_steps_and_lengths_agree_with_plain_loops(seed):
 def test_sinuosity_agrees_with_plain_loops(seed):
     path, truth = example(seed)
     length = straight = 0.0
-    for filled, true in zip(paths(path), paths(truth), strict=True):
+    for imputed, true in zip(paths(path), paths(truth), strict=True):
         corners = turns(true)
         for begin, end in itertools.pairwise(corners):
-            length += sum(math.dist(filled[i], filled[i + 1]) for i in range(begin, end))
-            straight += math.dist(filled[begin], filled[end])
+            length += sum(math.dist(imputed[i], imputed[i + 1]) for i in range(begin, end))
+            straight += math.dist(imputed[begin], imputed[end])
     assert metrics.sinuosity(path, truth) == pytest.approx(length / straight)
 
 
@@ -151,9 +151,9 @@ def test_the_distance_to_the_wall_agrees_with_plain_loops(seed):
     path, truth = example(seed)
     corner = [(3, 3), (-3, 3), (-3, -3), (3, -3), (3, 3)]
     means = []
-    for filled, true in zip(paths(path), paths(truth), strict=True):
+    for imputed, true in zip(paths(path), paths(truth), strict=True):
         away = [
-            min(_to_line(filled[i], a, b) for a, b in itertools.pairwise(corner))
+            min(_to_line(imputed[i], a, b) for a, b in itertools.pairwise(corner))
             for i in turns(true)
         ]
         means += [np.mean(away)] if away else []

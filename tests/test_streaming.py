@@ -500,7 +500,7 @@ def test_an_empty_series_is_refused_with_the_name_of_its_file(model, tmp_path):
     bad = table(8, series=1).set_column(2, "x", nothing[0]).set_column(3, "n", nothing[1])
     bad = bad.set_column(0, "station", pa.array(["new"] * 8))
     write(tmp_path / "in/b.parquet", bad)
-    with pytest.raises(InputError, match=r"b\.parquet: series 'new' must have something observed"):
+    with pytest.raises(InputError, match=r"b\.parquet: series 'new' must have observed values"):
         impute_files(model, tmp_path / "in", tmp_path / "out")
     assert files_in(tmp_path / "out") == ["a.parquet"]
 
@@ -970,7 +970,7 @@ def test_empty_series_may_be_left_with_a_model_that_is_given(model, tmp_path):
     write(folder / "a.parquet", whole)
     for source, out in ((data, "out.parquet"), (folder, "out")):
         command = ["impute", source, "--out", tmp_path / out, "--model", tmp_path / "m.nrtsi"]
-        assert refused(run(*command), "must have something observed, got nothing; leave it out, o")
+        assert refused(run(*command), "must have observed values, got none; remove it, or")
         result = run(*command, "--on-empty", "ignore")
         assert refused(result, "--on-empty must be error or skip, got 'ignore'")
         resume = ["--resume"] if source is folder else []

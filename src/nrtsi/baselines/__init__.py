@@ -1,10 +1,9 @@
-"""Simple ways to fill gaps, each an imputer like any other: what a model has to beat."""
+"""Simple imputation methods, each an `Imputer`, as references for a model."""
 
 from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.kalman import Kalman
-from nrtsi.baselines.mean import Mean
-from nrtsi.baselines.neighbour import Backward, Forward, Linear
 from nrtsi.baselines.seasonal import Seasonal
+from nrtsi.baselines.simple import Backward, Forward, Linear, Mean
 from nrtsi.baselines.spline import Spline
 from nrtsi.baselines.tabular import KNN, MICE
 
@@ -12,6 +11,7 @@ __all__ = [
     "BASELINES",
     "Backward",
     "Forward",
+    "Imputer",
     "KNN",
     "Kalman",
     "Linear",

@@ -1,6 +1,4 @@
-"""scikit-learn's imputers, which see a table of rows and know of time as one more column."""
-
-# scikit-learn takes a second to import, so only the methods that use it do.
+"""Baselines from scikit-learn, which impute the rows of a table with time as a column."""
 
 import warnings
 from typing import Any, ClassVar
@@ -15,76 +13,78 @@ from nrtsi.core.series import SeriesSet
 __all__ = ["KNN", "MICE"]
 
 CHUNK = 5_000
-"""Rows filled at a time, so that memory does not grow with the data."""
+"""Rows that are imputed at a time; bounds the memory."""
 
 
 class Tabular(Imputer):
-    """Fills the rows of a table whose columns are the channels and the time, all scaled.
+    """Imputes a table whose columns are the scaled channels and the scaled time.
 
-    Time is a column so that a row with nothing observed still has something to go by.
+    Time is a column so that a row without observations has an input.
     """
 
-    most_rows: ClassVar[int]
-    """Rows to learn from; of more, so many are taken evenly."""
+    max_rows: ClassVar[int]
+    """Rows to fit on; more rows are subsampled evenly."""
 
     def fit_series(self, series: SeriesSet) -> None:
-        """Learns from the rows that have an observed cell, or from an even choice of them."""
+        """Fits scikit-learn's imputer on rows with an observed cell."""
         from sklearn.exceptions import ConvergenceWarning
 
         rows = np.flatnonzero(np.logical_or.reduce(series.observed, axis=1))
-        if rows.size > self.most_rows:
-            rows = rows[np.linspace(0, rows.size - 1, self.most_rows).astype(np.int64)]
+        if rows.size > self.max_rows:
+            rows = rows[np.linspace(0, rows.size - 1, self.max_rows).astype(np.int64)]
         self.scaler_ = Scaler.fit(_with_time(series))
-        self.table_ = self._imputer()
+        self.table_ = self.sklearn_imputer()
         with warnings.catch_warnings():
-            # Ten rounds are what scikit-learn does by default; a baseline need not converge.
+            # The ten iterations that are scikit-learn's default suffice for a baseline.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.table_.fit(self._scaled(series)[rows])
 
     def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
-        """What the fitted table says of every row; observed cells keep their value."""
-        gappy = np.flatnonzero(~np.logical_and.reduce(series.observed, axis=1))
+        """The imputed value of each cell; observed cells keep their value."""
+        incomplete = np.flatnonzero(~np.logical_and.reduce(series.observed, axis=1))
         table = self._scaled(series)
-        for begin in range(0, gappy.size, CHUNK):
-            rows = gappy[begin : begin + CHUNK]
+        for begin in range(0, incomplete.size, CHUNK):
+            rows = incomplete[begin : begin + CHUNK]
             table[rows] = self.table_.transform(table[rows])
         return np.where(series.observed, series.value, self.scaler_.unscale(table)[:, :-1])
 
     def _scaled(self, series: SeriesSet) -> Float[np.ndarray, "row column"]:
-        """Channels and time, scaled; NaN where not observed."""
+        """Scaled channels and time; NaN in missing cells."""
         table = self.scaler_.scale(_with_time(series))
         return np.where(table.observed, table.value, np.nan)
 
-    def _imputer(self) -> Any:
+    def sklearn_imputer(self) -> Any:
+        """A new imputer of scikit-learn."""
         raise NotImplementedError
 
 
 class KNN(Tabular):
-    """The mean of the five most similar rows: scikit-learn's `KNNImputer`.
+    """Imputes the mean of the five most similar rows: scikit-learn's `KNNImputer`.
 
-    Rows are similar when their channels and their times are. Neighbours are sought among at most
-    2,000 rows of the data it was fitted on, taken evenly: among all of them the search would take
-    time that grows with the square of the data.
+    Good if channels are strongly related. Rows are similar if their channels and times are. At
+    most 2,000 rows are searched, because the search time grows with the square of the rows.
     """
 
-    most_rows = 2_000
+    max_rows = 2_000
 
-    def _imputer(self) -> Any:
+    def sklearn_imputer(self) -> Any:
+        """scikit-learn's `KNNImputer`."""
         from sklearn.impute import KNNImputer
 
         return KNNImputer(n_neighbors=5, keep_empty_features=True)
 
 
 class MICE(Tabular):
-    """Each channel regressed on the others in turn: scikit-learn's `IterativeImputer`.
+    """Regresses each channel on the others in turn: scikit-learn's `IterativeImputer`.
 
-    The regressions are fitted on at most 20,000 rows, taken evenly, and each on at most the 20
-    channels that go best with its own.
+    Good if channels are linearly related and rarely missing together. Each regression uses at
+    most 20,000 rows and the 20 most correlated channels.
     """
 
-    most_rows = 20_000
+    max_rows = 20_000
 
-    def _imputer(self) -> Any:
+    def sklearn_imputer(self) -> Any:
+        """scikit-learn's `IterativeImputer`."""
         from sklearn.experimental import enable_iterative_imputer  # noqa: F401
         from sklearn.impute import IterativeImputer
 
@@ -94,7 +94,7 @@ class MICE(Tabular):
 
 
 def _with_time(series: SeriesSet) -> SeriesSet:
-    """The series with the time as a last channel."""
+    """The series with the time as the last channel."""
     return SeriesSet(
         time=series.time,
         value=np.column_stack([series.value, series.time]),

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from nrtsi.baselines import BASELINES
 from nrtsi.baselines.base import Imputer
-from nrtsi.baselines.sequences import KNNSequences
+from nrtsi.baselines.knn_sequences import KNNSequences
 from nrtsi.bench.competitors import PEERS, TINY, Competitor
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.bench.masks import Masks

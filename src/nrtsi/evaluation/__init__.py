@@ -1,1 +1,1 @@
-"""Evaluates methods on held-out cells: hold-out, back-test, calibration, metrics, pooling."""
+"""Measures accuracy on held-out cells: hold-out, back-test, calibration, metrics, pooling."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from nrtsi.baselines import BASELINES
 from nrtsi.config import EvaluationConfig
@@ -20,7 +20,7 @@ from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError, NrtsiError, TrainingError
 from nrtsi.evaluation.conformal import Calibration, coverage
-from nrtsi.evaluation.holdout import CalibrationScores, HoldOut
+from nrtsi.evaluation.holdout import CalibrationScores, CellIndex, CellMask, CellValues, HoldOut
 from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.tables import Clock
 
@@ -81,7 +81,7 @@ class Backtest:
     """Predictions of several methods at held-out cells, and their errors."""
 
     holdout: HoldOut
-    predictions: dict[str, Float[np.ndarray, " cell"]]
+    predictions: dict[str, CellValues]
     """Values of each successful method at the held-out cells, in row-major order."""
 
     std: Float[np.ndarray, "row dim"] | None
@@ -119,12 +119,12 @@ class Backtest:
         return "+".join(self.holdout.kinds)
 
     @cached_property
-    def truth(self) -> Float[np.ndarray, " cell"]:
+    def truth(self) -> CellValues:
         """True values of the held-out cells."""
         return self.holdout.truth.value[self.holdout.hidden]
 
     @cached_property
-    def channel(self) -> Int[np.ndarray, " cell"]:
+    def channel(self) -> CellIndex:
         """Channel of each held-out cell."""
         return np.nonzero(self.holdout.hidden)[1]
 
@@ -133,7 +133,7 @@ class Backtest:
         return Gaps.of(self.holdout.known)
 
     @cached_property
-    def gap_bin(self) -> Int[np.ndarray, " cell"]:
+    def gap_bin(self) -> CellIndex:
         """Gap bin of each held-out cell."""
         return self._gaps.gap_bin[self.holdout.hidden]
 
@@ -155,7 +155,7 @@ class Backtest:
         return {name: self._score(name) for name in self.predictions}
 
     @cached_property
-    def imputed(self) -> dict[str, Float[np.ndarray, " cell"]]:
+    def imputed(self) -> dict[str, CellValues]:
         """The predictions, moved inside the bounds."""
         if self.bounds is None:
             return self.predictions
@@ -176,7 +176,7 @@ class Backtest:
         """The method with the lowest mean squared error."""
         return min(self.methods, key=lambda name: self.methods[name].mse)
 
-    def _by_channel_and_gap(self) -> Iterator[tuple[dict[str, Any], Bool[np.ndarray, " cell"]]]:
+    def _by_channel_and_gap(self) -> Iterator[tuple[dict[str, Any], CellMask]]:
         """Each occurring channel and range of gap lengths, with its cells."""
         for pair in np.unique(self.channel * GAP_BINS + self.gap_bin).tolist():
             channel, gap_bin = divmod(pair, GAP_BINS)
@@ -309,7 +309,7 @@ def run_backtest(
         config: Settings of method selection and calibration.
     """
     known, std = holdout.known, None
-    predictions: dict[str, Float[np.ndarray, " cell"]] = {}
+    predictions: dict[str, CellValues] = {}
     seconds, failed = {}, {}
     for name in (*(() if predict is None else ("nrtsi",)), *baselines):
         start = time.perf_counter()
@@ -350,5 +350,5 @@ def check_baselines(names: Sequence[str]) -> None:
         )
 
 
-def _mean_errors(error: Float[np.ndarray, " cell"]) -> tuple[float, float]:
+def _mean_errors(error: CellValues) -> tuple[float, float]:
     return float(np.mean(error**2)), float(np.mean(np.abs(error)))

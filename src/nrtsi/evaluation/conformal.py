@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from nrtsi.config import CalibrationConfig
 from nrtsi.core.gaps import GAP_BINS
 from nrtsi.evaluation.error_correlation import ErrorCorrelation
-from nrtsi.evaluation.holdout import CalibrationScores
+from nrtsi.evaluation.holdout import CalibrationScores, CellIndex, CellMask, CellValues
 
 __all__ = ["GRID", "MAX_SCORE", "Calibration", "coverage"]
 
@@ -85,11 +85,8 @@ class Calibration:
         return not self.cells.any()
 
     def from_normal(
-        self,
-        normal: Float[np.ndarray, " cell"],
-        channel: Int[np.ndarray, " cell"],
-        gap_bin: Int[np.ndarray, " cell"],
-    ) -> Float[np.ndarray, " cell"]:
+        self, normal: CellValues, channel: CellIndex, gap_bin: CellIndex
+    ) -> CellValues:
         """Maps standard normal values to scores of the same probability."""
         step = GRID[1] - GRID[0]
         place = np.clip((normal - GRID[0]) / step, 0, GRID.size - 1 - 1e-9)
@@ -99,7 +96,7 @@ class Calibration:
         # Beyond the grid, scores grow in proportion to the normal value.
         return inside * np.maximum(np.abs(normal) / GRID[-1], 1.0)
 
-    def to_normal(self, scores: CalibrationScores) -> Float[np.ndarray, " cell"]:
+    def to_normal(self, scores: CalibrationScores) -> CellValues:
         """Maps scores to standard normal values of the same probability."""
         result = np.empty(scores.score.size)
         index = scores.channel * GAP_BINS + scores.gap_bin
@@ -114,18 +111,15 @@ class Calibration:
         return result
 
     def interval(
-        self,
-        level: float,
-        channel: Int[np.ndarray, " cell"],
-        gap_bin: Int[np.ndarray, " cell"],
-    ) -> tuple[Float[np.ndarray, " cell"], Float[np.ndarray, " cell"]]:
+        self, level: float, channel: CellIndex, gap_bin: CellIndex
+    ) -> tuple[CellValues, CellValues]:
         """Lower and upper scores that contain the truth with probability `level`.
 
         The interval is equal-tailed. If one end lies on a bound, the whole remaining probability
         is in the other tail.
         """
 
-        def at(probability: float) -> Float[np.ndarray, " cell"]:
+        def at(probability: float) -> CellValues:
             normal = np.full(channel.size, NORMAL.inv_cdf(probability))
             return self.from_normal(normal, channel, gap_bin)
 
@@ -137,7 +131,7 @@ class Calibration:
 
 def coverage(
     scores: CalibrationScores, dims: int, level: float, config: CalibrationConfig = DEFAULT
-) -> Bool[np.ndarray, " cell"]:
+) -> CellMask:
     """True for each score inside its interval, cross-validated over folds of gaps."""
     gap = np.unique(scores.gap, return_inverse=True)[1]
     fold = np.random.default_rng(0).permutation(gap.max(initial=-1) + 1)[gap] % config.folds
@@ -220,7 +214,7 @@ class _ScorePool:
         return enough_cells and np.unique(scores.gap).size >= self.config.min_gaps
 
 
-def _on_grid(score: Float[np.ndarray, " cell"], effective: float) -> Float[np.ndarray, " grid"]:
+def _on_grid(score: CellValues, effective: float) -> Float[np.ndarray, " grid"]:
     """The score at each value of `GRID`, given the effective number of independent scores.
 
     The next of n exchangeable scores is below the k-th smallest with probability k / (n + 1).
@@ -237,9 +231,7 @@ def _on_grid(score: Float[np.ndarray, " cell"], effective: float) -> Float[np.nd
     return np.where(np.abs(GRID) > outermost, np.where(GRID < 0, low, high), inside)
 
 
-def _middle(
-    low: Float[np.ndarray, " cell"], high: Float[np.ndarray, " cell"]
-) -> Float[np.ndarray, " cell"]:
+def _middle(low: CellValues, high: CellValues) -> CellValues:
     """The normal value whose probability is half-way between those of `low` and `high`."""
     below, above = (np.interp(each, GRID, PROBABILITY) for each in (low, high))
     return np.interp((below + above) / 2, PROBABILITY, GRID)

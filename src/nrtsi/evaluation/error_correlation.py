@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.config import CalibrationConfig
 from nrtsi.core.gaps import Gaps
 from nrtsi.core.series import SeriesSet
-from nrtsi.evaluation.holdout import CalibrationScores
+from nrtsi.evaluation.holdout import CalibrationScores, CellIndex, CellValues
 
 __all__ = ["ErrorCorrelation"]
 
@@ -41,7 +41,7 @@ class ErrorCorrelation:
     def fit(
         cls,
         scores: CalibrationScores,
-        normal: Float[np.ndarray, " cell"],
+        normal: CellValues,
         dims: int,
         config: CalibrationConfig = DEFAULT,
     ) -> "ErrorCorrelation":
@@ -77,20 +77,14 @@ class ErrorCorrelation:
 class _MarkovProcess:
     """The missing cells of one channel, in the order of gap and time."""
 
-    step: Float[np.ndarray, " cell"]
+    step: CellValues
     """Time since the previous cell, in gap lengths; infinite for the first cell of a gap."""
 
-    nth: Int[np.ndarray, " cell"]
+    nth: CellIndex
     """Position of the cell in its gap."""
 
     @classmethod
-    def of(
-        cls,
-        time: Float[np.ndarray, " cell"],
-        gaps: Gaps,
-        rows: Int[np.ndarray, " cell"],
-        channel: int,
-    ) -> "_MarkovProcess":
+    def of(cls, time: CellValues, gaps: Gaps, rows: CellIndex, channel: int) -> "_MarkovProcess":
         number, length = gaps.number[rows, channel], gaps.length[rows, channel]
         first = np.concatenate([[True], np.diff(number) != 0])
         start = np.maximum.accumulate(np.where(first, np.arange(rows.size), 0))
@@ -163,9 +157,7 @@ class _Pairs:
     """Product of the two errors."""
 
     @classmethod
-    def of(
-        cls, scores: CalibrationScores, normal: Float[np.ndarray, " cell"], max_pairs: int
-    ) -> "_Pairs":
+    def of(cls, scores: CalibrationScores, normal: CellValues, max_pairs: int) -> "_Pairs":
         """Draws pairs at random; each pair of cells of a gap is equally likely."""
         order = np.argsort(scores.gap, kind="stable")
         first = np.searchsorted(scores.gap[order], scores.gap[order])
@@ -199,7 +191,7 @@ class _Pairs:
 
 
 def _channel_correlation(
-    scores: CalibrationScores, normal: Float[np.ndarray, " cell"], dims: int, prior: float
+    scores: CalibrationScores, normal: CellValues, dims: int, prior: float
 ) -> Float[np.ndarray, "dim other"]:
     """Correlation of channels over common rows, shrunk towards 0 by `prior` rows."""
     rows, row = np.unique(scores.row, return_inverse=True)

@@ -1,6 +1,7 @@
 """Holds out observed cells, so that methods can be evaluated on cells they never saw."""
 
 from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -10,7 +11,11 @@ from nrtsi.core.gaps import GAP_BINS, Gaps
 from nrtsi.core.masking import Masking
 from nrtsi.core.series import SeriesSet
 
-__all__ = ["CalibrationScores", "HoldOut"]
+__all__ = ["CalibrationScores", "CellIndex", "CellMask", "CellValues", "HoldOut"]
+
+CellValues: TypeAlias = Float[np.ndarray, " cell"]
+CellIndex: TypeAlias = Int[np.ndarray, " cell"]
+CellMask: TypeAlias = Bool[np.ndarray, " cell"]
 
 DEFAULT = EvaluationConfig()
 
@@ -92,26 +97,23 @@ class HoldOut:
 class CalibrationScores:
     """Errors of a method at held-out cells, in units of its predicted standard deviation."""
 
-    channel: Int[np.ndarray, " cell"]
-    gap_bin: Int[np.ndarray, " cell"]
+    channel: CellIndex
+    gap_bin: CellIndex
     """Bin of the length of the gap that contains the cell."""
 
-    gap: Int[np.ndarray, " cell"]
+    gap: CellIndex
     """Number of that gap."""
 
-    row: Int[np.ndarray, " cell"]
-    position: Float[np.ndarray, " cell"]
+    row: CellIndex
+    position: CellValues
     """Time in units of the gap's length."""
 
-    score: Float[np.ndarray, " cell"]
+    score: CellValues
     """(truth − predicted mean) / predicted standard deviation."""
 
     @classmethod
     def of(
-        cls,
-        known: SeriesSet,
-        hidden: Bool[np.ndarray, "row dim"],
-        score: Float[np.ndarray, " cell"],
+        cls, known: SeriesSet, hidden: Bool[np.ndarray, "row dim"], score: CellValues
     ) -> "CalibrationScores":
         """Scores of the hidden cells, in row-major order; the methods saw `known` only."""
         gaps = Gaps.of(known)
@@ -127,7 +129,7 @@ class CalibrationScores:
             score=score,
         )
 
-    def select(self, cells: Bool[np.ndarray, " cell"]) -> "CalibrationScores":
+    def select(self, cells: CellMask) -> "CalibrationScores":
         """The scores of some cells."""
         return CalibrationScores(*(getattr(self, field.name)[cells] for field in fields(self)))
 

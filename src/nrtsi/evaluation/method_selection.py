@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from nrtsi.config import EvaluationConfig
 from nrtsi.core.gaps import GAP_BINS, Gaps
+from nrtsi.evaluation.holdout import CellIndex, CellMask
 
 __all__ = ["MethodSelection"]
 
@@ -41,9 +42,9 @@ class MethodSelection:
         cls,
         methods: tuple[str, ...],
         squared: Float[np.ndarray, "method cell"],
-        channel: Int[np.ndarray, " cell"],
-        gap_bin: Int[np.ndarray, " cell"],
-        gap: Int[np.ndarray, " cell"],
+        channel: CellIndex,
+        gap_bin: CellIndex,
+        gap: CellIndex,
         dims: int,
         config: EvaluationConfig = DEFAULT,
     ) -> "MethodSelection":
@@ -56,7 +57,7 @@ class MethodSelection:
         overall = int(squared.sum(axis=1).argmin())
         table = np.full((dims, GAP_BINS), overall)
 
-        def better(cells: Bool[np.ndarray, " cell"], default: int) -> int:
+        def better(cells: CellMask, default: int) -> int:
             return _better(squared[:, cells], gap[cells], default, config.selection_errors)
 
         for dim in np.unique(channel):
@@ -69,7 +70,7 @@ class MethodSelection:
 
 def _better(
     squared: Float[np.ndarray, "method cell"],
-    gap: Int[np.ndarray, " cell"],
+    gap: CellIndex,
     default: int,
     standard_errors: float,
 ) -> int:

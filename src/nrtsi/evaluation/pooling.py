@@ -116,84 +116,64 @@ def pool(
             f"write pool(lambda table: ..., draws)"
         )
     validated(_Settings, {"level": level, "complete_df": complete_df})
-    moments = _Moments()
+    first: StatisticValues | None = None
+    estimates: list[np.ndarray] = []
+    variances: list[np.ndarray] = []
     for draw in each_draw(draws):
-        moments.add(statistic(draw))
-    return moments.pooled(level, complete_df)
-
-
-class _Moments:
-    """Running mean and variance of a statistic over the draws."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: StatisticValues | None = None
-        self.mean: Any = 0.0
-        self.squares: Any = 0.0
-        self.within: Any = 0.0
-        self.paired = False
-
-    def add(self, result: Any) -> None:
-        """Updates the moments with the statistic of one draw."""
+        result = statistic(draw)
         paired = type(result) is tuple and len(result) == 2  # a named tuple is not a pair
         estimate, variance = result if paired else (result, None)
-        values = self._estimate(estimate)
-        if self.count and paired != self.paired:
+        found = StatisticValues.of(estimate, first)
+        first = found if first is None else first
+        estimates.append(_estimate(found, first, len(estimates) + 1))
+        if paired:
+            variances.append(_variance(StatisticValues.of(variance, first), first))
+        if len(variances) not in (0, len(estimates)):
             raise InputError(
                 "statistic must return a pair (estimate, variance) for every draw or for none, "
                 "got both; always return the variance"
             )
-        self.paired = paired
-        self.count += 1
-        with np.errstate(invalid="ignore"):  # an infinite statistic has no variance
-            difference = values - self.mean
-            self.mean = self.mean + difference / self.count
-            self.squares = self.squares + difference * (values - self.mean)
-            if paired:
-                self.within = self.within + (self._variance(variance) - self.within) / self.count
+    if first is None or len(estimates) < 2:
+        raise InputError(
+            f"draws must be at least 2 to measure their variance, got {len(estimates)}; "
+            f"draw more, as in sample(table, draws=20)"
+        )
+    if complete_df is not None and not variances:
+        raise InputError(
+            "complete_df must come with sampling variances, got none; return a pair "
+            "(estimate, variance) from the statistic, or omit complete_df"
+        )
+    with np.errstate(invalid="ignore"):  # an infinite statistic has no variance
+        # Relative to the first draw, equal draws have a variance of exactly 0.
+        shifted = np.stack(estimates) - estimates[0]
+        mean, between = estimates[0] + shifted.mean(axis=0), shifted.var(axis=0, ddof=1)
+    within = np.mean(variances, axis=0) if variances else np.zeros_like(mean)
+    numbers = _rubin(len(estimates), mean, within, between, level, complete_df)
+    fields = {name: first.like(values) for name, values in numbers.items()}
+    return Pooled(**fields, level=float(level), draws=len(estimates))
 
-    def _estimate(self, result: Any) -> np.ndarray:
-        found = StatisticValues.of(result, self.first)
-        self.first = found if self.first is None else self.first
-        if not found.matches(self.first):
-            raise InputError(
-                f"statistic must return the same entries for every draw, got {self.first} from "
-                f"the first draw and {found} from draw {self.count + 1}; add or sort entries"
-            )
-        return found.values
 
-    def _variance(self, result: Any) -> np.ndarray:
-        found = StatisticValues.of(result, self.first)
-        if self.first is None or not found.matches(self.first):
-            raise InputError(
-                f"the variance of a pair (estimate, variance) must have the form of the "
-                f"estimate, {self.first}, got {found}; "
-                f"return an array or a dict for several estimates"
-            )
-        if (found.values < 0).any():
-            raise InputError(
-                f"the variance of a pair (estimate, variance) must not be negative, got "
-                f"{np.nanmin(found.values):g}; return an array or a dict for several estimates"
-            )
-        return found.values
+def _estimate(found: StatisticValues, first: StatisticValues, number: int) -> np.ndarray:
+    if not found.matches(first):
+        raise InputError(
+            f"statistic must return the same entries for every draw, got {first} from "
+            f"the first draw and {found} from draw {number}; add or sort entries"
+        )
+    return found.values
 
-    def pooled(self, level: float, complete_df: float | None) -> Pooled:
-        """Applies Rubin's rules."""
-        if self.first is None or self.count < 2:
-            raise InputError(
-                f"draws must be at least 2 to measure their variance, got {self.count}; "
-                f"draw more, as in sample(table, draws=20)"
-            )
-        if complete_df is not None and not self.paired:
-            raise InputError(
-                "complete_df must come with sampling variances, got none; return a pair "
-                "(estimate, variance) from the statistic, or omit complete_df"
-            )
-        between = self.squares / (self.count - 1)
-        within = self.within + np.zeros_like(self.mean)
-        numbers = _rubin(self.count, self.mean, within, between, level, complete_df)
-        fields = {name: self.first.like(values) for name, values in numbers.items()}
-        return Pooled(**fields, level=float(level), draws=self.count)
+
+def _variance(found: StatisticValues, first: StatisticValues) -> np.ndarray:
+    if not found.matches(first):
+        raise InputError(
+            f"the variance of a pair (estimate, variance) must have the form of the estimate, "
+            f"{first}, got {found}; return an array or a dict for several estimates"
+        )
+    if (found.values < 0).any():
+        raise InputError(
+            f"the variance of a pair (estimate, variance) must not be negative, got "
+            f"{np.nanmin(found.values):g}; return an array or a dict for several estimates"
+        )
+    return found.values
 
 
 def _rubin(

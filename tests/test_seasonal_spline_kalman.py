@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import PchipInterpolator
 
-from nrtsi.baselines import BASELINES, kalman
+from nrtsi.baselines import BASELINES
+from nrtsi.baselines.kalman import best_observed_slots
+from nrtsi.baselines.local_level import fit_local_level
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.tables import Clock
@@ -48,7 +50,7 @@ def fitted(name, series, clock=HOURLY):
     return imputer
 
 
-def filled(name, series, clock=HOURLY):
+def imputed(name, series, clock=HOURLY):
     return fitted(name, series, clock).impute_series(series)
 
 
@@ -68,25 +70,25 @@ def frame_of(series, channel=0):
 @given(seed=seeds, missing=st.sampled_from([0.0, 0.5, 0.97]))
 def test_every_cell_gets_a_finite_value(name, seed, missing):
     series = panel(seed, missing=missing)
-    assert np.isfinite(filled(name, series)).all()
+    assert np.isfinite(imputed(name, series)).all()
 
 
 @every
 @few
 @given(seed=seeds)
-def test_what_stands_at_unknown_cells_does_not_matter(name, seed):
+def test_the_values_of_missing_cells_are_ignored(name, seed):
     series = panel(seed)
     other = replace(series, value=np.where(series.observed, series.value, 99.0))
-    np.testing.assert_allclose(filled(name, other), filled(name, series), atol=1e-9)
+    np.testing.assert_allclose(imputed(name, other), imputed(name, series), atol=1e-9)
 
 
 @every
 @few
 @given(seed=seeds, factor=st.sampled_from([-2.0, 1e-3, 1e4]), offset=st.sampled_from([-7.0, 1e3]))
-def test_units_do_not_matter(name, seed, factor, offset):
+def test_results_scale_with_the_units(name, seed, factor, offset):
     series = panel(seed)
     value = np.where(series.observed, factor * series.value + offset, 0.0)
-    plain, other = filled(name, series), filled(name, replace(series, value=value))
+    plain, other = imputed(name, series), imputed(name, replace(series, value=value))
     gap = ~series.observed
     # A search for variances ends near the best; rounding decides where, to a thousandth of noise.
     np.testing.assert_allclose(((other - offset) / factor)[gap], plain[gap], atol=1e-3)
@@ -98,30 +100,30 @@ def test_units_do_not_matter(name, seed, factor, offset):
 def test_the_order_of_series_does_not_matter(name, seed):
     series = panel(seed)
     order = np.random.default_rng(seed).permutation(series.series)
-    plain = filled(name, series).reshape(series.series, -1, series.dims)
-    other = filled(name, series.select(order)).reshape(plain.shape)
-    # Which stretches the variances are learnt from may hang on the order, where they tie.
+    plain = imputed(name, series).reshape(series.series, -1, series.dims)
+    other = imputed(name, series.select(order)).reshape(plain.shape)
+    # With ties, the segments that the variances are fitted on depend on the order.
     np.testing.assert_allclose(other, plain[order], atol=1e-3)
 
 
 @every
-def test_a_series_without_a_channel_gets_its_usual_value(name):
+def test_a_series_without_a_channel_gets_a_typical_value(name):
     series = panel(0)
     gone = np.zeros_like(series.observed)
     gone[: series.start[1], 0] = True
     series = series.hide(gone)
     rows, mean = slice(0, series.start[1]), series.value[series.observed[:, 0], 0].mean()
-    assert filled(name, series)[rows, 0].mean() == pytest.approx(mean, abs=0.2)
+    assert imputed(name, series)[rows, 0].mean() == pytest.approx(mean, abs=0.2)
 
 
 @every
-def test_a_frame_with_datetimes_is_filled(name):
+def test_a_frame_with_datetimes_is_imputed(name):
     series = panel(1, series=1)
     time = pd.date_range("2024-01-01", periods=series.rows, freq="h", tz="Asia/Tokyo")
     values = np.where(series.observed, series.value, np.nan)
     frame = pd.DataFrame(values, columns=["a"]).assign(time=time)
     result = BASELINES[name]().fit(frame).impute(frame)
-    expected = np.where(series.observed, series.value, filled(name, series))
+    expected = np.where(series.observed, series.value, imputed(name, series))
     np.testing.assert_allclose(result[["a"]], expected, atol=1e-9)
 
 
@@ -137,7 +139,7 @@ def test_seasonal_reproduces_a_daily_pattern_at_any_level(seed, days):
     value = np.where(rng.random(truth.shape) < 0.3, np.nan, truth)
     value[0] = truth[0]  # so that every hour is known
     series = SeriesSet.stack(value)
-    np.testing.assert_allclose(filled("seasonal", series), truth.reshape(-1, 1), atol=1e-4)
+    np.testing.assert_allclose(imputed("seasonal", series), truth.reshape(-1, 1), atol=1e-4)
 
 
 def test_seasonal_reproduces_a_weekly_pattern():
@@ -146,7 +148,7 @@ def test_seasonal_reproduces_a_weekly_pattern():
     value = truth.copy()
     value[200:260] = np.nan
     series = SeriesSet.stack(value[None, :, None])
-    np.testing.assert_allclose(filled("seasonal", series)[:, 0], truth, atol=1e-9)
+    np.testing.assert_allclose(imputed("seasonal", series)[:, 0], truth, atol=1e-9)
 
 
 def test_rows_that_are_days_have_weekdays():
@@ -154,23 +156,23 @@ def test_rows_that_are_days_have_weekdays():
     value = np.where(np.arange(56) % 11 == 3, np.nan, truth)
     daily = Clock("datetime", 0, 24 * HOUR)
     series = SeriesSet.stack(value[None, :, None])
-    np.testing.assert_allclose(filled("seasonal", series, daily)[:, 0], truth, atol=1e-9)
+    np.testing.assert_allclose(imputed("seasonal", series, daily)[:, 0], truth, atol=1e-9)
 
 
 @few
 @given(seed=seeds)
-def test_seasonal_fills_one_series_as_pandas_does(seed):
+def test_seasonal_agrees_with_pandas_for_one_series(seed):
     series = panel(seed, series=1, days=10)
     table = frame_of(series)
     usual = table.groupby("hour")["value"].transform("mean")
-    np.testing.assert_allclose(filled("seasonal", series)[:, 0], usual, atol=1e-9)
+    np.testing.assert_allclose(imputed("seasonal", series)[:, 0], usual, atol=1e-9)
 
 
-def test_weekdays_are_told_apart_only_where_that_is_closer():
+def test_weekdays_differ_only_if_that_lowers_the_error():
     series = panel(0, series=1, days=42, missing=0.1)
     table = frame_of(series)
     by_hour = table.groupby("hour")["value"].transform("mean")
-    np.testing.assert_allclose(filled("seasonal", series)[:, 0], by_hour, atol=1e-9)
+    np.testing.assert_allclose(imputed("seasonal", series)[:, 0], by_hour, atol=1e-9)
     busy = np.where(table["weekday"] < 5, 3.0, 0.0)
     value = np.where(series.observed, series.value + busy[:, None], 0.0)
     series = replace(series, value=value)
@@ -178,28 +180,28 @@ def test_weekdays_are_told_apart_only_where_that_is_closer():
     groups = table.groupby(["weekday", "hour"])["value"]
     by_weekday = groups.transform("mean")
     assert groups.count().min() > 1
-    np.testing.assert_allclose(filled("seasonal", series)[:, 0], by_weekday, atol=1e-9)
+    np.testing.assert_allclose(imputed("seasonal", series)[:, 0], by_weekday, atol=1e-9)
 
 
 def test_less_than_two_weeks_have_no_weekdays():
     truth = np.tile(np.repeat([0.0, 5.0], [5 * 24, 2 * 24]), 2)[: 13 * 24]
     series = SeriesSet.stack(truth[None, :, None])
-    first, second = filled("seasonal", series)[[0, 5 * 24], 0]
+    first, second = imputed("seasonal", series)[[0, 5 * 24], 0]
     assert first == second
 
 
-def test_an_hour_never_seen_gets_the_mean_of_the_series():
+def test_an_unobserved_hour_gets_the_mean_of_the_series():
     value = np.tile(np.where(np.arange(24) == 5, np.nan, 1.0 * (np.arange(24) < 12)), 6)
     series = SeriesSet.stack(np.stack([value, value + 50])[:, :, None])
-    result = filled("seasonal", series).reshape(2, -1)
+    result = imputed("seasonal", series).reshape(2, -1)
     np.testing.assert_allclose(result[:, 5], np.nanmean([value, value + 50], axis=1))
 
 
-def test_a_second_more_or_less_is_no_matter():
+def test_a_jitter_of_seconds_changes_nothing():
     series = panel(0, series=1)
     jitter = np.random.default_rng(0).uniform(-1, 1, series.rows) / 3600
     moved = replace(series, time=series.time + jitter)
-    np.testing.assert_array_equal(filled("seasonal", moved), filled("seasonal", series))
+    np.testing.assert_array_equal(imputed("seasonal", moved), imputed("seasonal", series))
 
 
 def test_a_day_has_no_more_than_96_slots():
@@ -235,9 +237,9 @@ def uneven(seed, series=5, longest=25, missing=0.5, dims=2):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=seeds)
-def test_the_spline_is_that_of_scipy(seed):
+def test_the_spline_agrees_with_scipy(seed):
     series = uneven(seed)
-    result, line = filled("spline", series), filled("linear", series)
+    result, line = imputed("spline", series), imputed("linear", series)
     for begin, end in zip(series.start[:-1], series.start[1:], strict=True):
         for channel in range(series.dims):
             time, seen = series.time[begin:end], series.observed[begin:end, channel]
@@ -254,9 +256,9 @@ def test_the_spline_is_that_of_scipy(seed):
 @given(seed=seeds)
 def test_the_spline_stays_between_the_known_cells_around_it(seed):
     series = uneven(seed)
-    result = filled("spline", series)
-    low = np.minimum(filled("forward", series), filled("backward", series))
-    high = np.maximum(filled("forward", series), filled("backward", series))
+    result = imputed("spline", series)
+    low = np.minimum(imputed("forward", series), imputed("backward", series))
+    high = np.maximum(imputed("forward", series), imputed("backward", series))
     assert ((result >= low - 1e-9) & (result <= high + 1e-9)).all()
 
 
@@ -267,14 +269,14 @@ def test_the_spline_reproduces_a_straight_line():
     value = truth.copy()
     value[:, 1:-1][rng.random((2, 48, 1)) < 0.6] = np.nan
     series = SeriesSet.stack(value, time)
-    np.testing.assert_allclose(filled("spline", series), truth.reshape(-1, 1), atol=1e-9)
+    np.testing.assert_allclose(imputed("spline", series), truth.reshape(-1, 1), atol=1e-9)
 
 
-def test_the_spline_is_closer_to_a_smooth_curve_than_lines_are():
+def test_the_spline_is_closer_to_a_smooth_curve_than_linear_interpolation():
     truth = np.sin(np.arange(200) / 5)
     value = np.where(np.arange(200) % 4, np.nan, truth)
     series = SeriesSet.stack(value[None, :, None])
-    curve, line = (filled(name, series)[:, 0] - truth for name in ("spline", "linear"))
+    curve, line = (imputed(name, series)[:, 0] - truth for name in ("spline", "linear"))
     assert np.mean(curve**2) < 0.5 * np.mean(line**2)
 
 
@@ -295,7 +297,7 @@ def seasonal_walk(seed, rows=400):
 @needs_statsmodels
 @pytest.mark.parametrize("period", [None, 24.0])
 @pytest.mark.filterwarnings("ignore")
-def test_kalman_is_statsmodels_own_model(period):
+def test_kalman_agrees_with_statsmodels(period):
     from statsmodels.tsa.statespace.structural import UnobservedComponents
 
     series, _ = seasonal_walk(0)
@@ -307,7 +309,7 @@ def test_kalman_is_statsmodels_own_model(period):
     theirs = UnobservedComponents(value[:, 0], "local level", freq_seasonal=season)
     found = theirs.fit(disp=False, maxiter=200)
     expected = found.smoother_results.smoothed_forecasts[0] * spread + centre
-    structure = imputer.structures_[0]
+    structure = imputer.models_[0]
     assert structure.period == period
     ours = [structure.noise, structure.level, structure.season][: len(found.params)]
     np.testing.assert_allclose(ours, found.params, rtol=0.3, atol=1e-3)
@@ -319,24 +321,24 @@ def test_kalman_is_statsmodels_own_model(period):
 
 
 @needs_statsmodels
-def test_kalman_sees_a_day_through_a_gap():
+def test_kalman_continues_the_daily_season_in_a_gap():
     series, truth = seasonal_walk(1)
     gap = slice(150, 180)
     kalman_error, line_error = (
-        np.mean((filled(name, series)[gap, 0] - truth[gap]) ** 2) for name in ("kalman", "linear")
+        np.mean((imputed(name, series)[gap, 0] - truth[gap]) ** 2) for name in ("kalman", "linear")
     )
     assert kalman_error < 0.3 * line_error
 
 
 @needs_statsmodels
-def test_kalman_averages_noise_where_lines_do_not():
+def test_kalman_averages_noise_better_than_linear_interpolation():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=400)
     value = np.where(rng.random(400) < 0.3, np.nan, noise)
     series = SeriesSet.stack(value[None, :, None])
     gap = ~series.observed
     plain = Clock("number", 0, 1.0)
-    smooth, line = (np.var(filled(name, series, plain)[gap]) for name in ("kalman", "linear"))
+    smooth, line = (np.var(imputed(name, series, plain)[gap]) for name in ("kalman", "linear"))
     assert smooth < 0.2 * line
 
 
@@ -345,15 +347,15 @@ def test_kalman_reproduces_constants():
     value = np.stack([np.full((60, 1), 7.1), np.full((60, 1), -1e6)])
     value[:, 20:30] = np.nan
     series = SeriesSet.stack(value)
-    np.testing.assert_allclose(filled("kalman", series)[[25, 85], 0], [7.1, -1e6], rtol=1e-12)
+    np.testing.assert_allclose(imputed("kalman", series)[[25, 85], 0], [7.1, -1e6], rtol=1e-12)
 
 
 @needs_statsmodels
 def test_absent_rows_are_empty_slots():
     series, _ = seasonal_walk(2)
-    whole = filled("kalman", series)
+    whole = imputed("kalman", series)
     kept = series.observed[:, 0] | (np.arange(series.rows) % 7 == 0)
-    np.testing.assert_allclose(filled("kalman", series.keep(kept)), whole[kept], atol=1e-9)
+    np.testing.assert_allclose(imputed("kalman", series.keep(kept)), whole[kept], atol=1e-9)
 
 
 @needs_statsmodels
@@ -361,20 +363,20 @@ def test_rows_off_the_grid_are_taken_in_order():
     series, _ = seasonal_walk(3)
     rng = np.random.default_rng(0)
     uneven = replace(series, time=np.cumsum(rng.uniform(0.5, 1.5, series.rows)))
-    plain = filled("kalman", series, None)
-    np.testing.assert_allclose(filled("kalman", uneven), plain, atol=1e-9)
+    plain = imputed("kalman", series, None)
+    np.testing.assert_allclose(imputed("kalman", uneven), plain, atol=1e-9)
     sparse = replace(series, time=10 * series.time)
-    np.testing.assert_allclose(filled("kalman", sparse), plain, atol=1e-9)
+    np.testing.assert_allclose(imputed("kalman", sparse), plain, atol=1e-9)
     # Half an hour late all day long is still on a grid of its own.
     late = replace(series, time=series.time + 0.5)
-    np.testing.assert_allclose(filled("kalman", late), filled("kalman", series), atol=1e-9)
+    np.testing.assert_allclose(imputed("kalman", late), imputed("kalman", series), atol=1e-9)
 
 
 @needs_statsmodels
-def test_a_model_of_even_rows_fills_uneven_ones():
+def test_a_model_of_regular_rows_imputes_irregular_ones():
     series, _ = seasonal_walk(4)
     imputer = fitted("kalman", series)
-    assert imputer.structures_[0].period == 24
+    assert imputer.models_[0].period == 24
     time = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, series.rows))
     mixed = SeriesSet(
         np.concatenate([series.time, time]),
@@ -389,54 +391,52 @@ def test_a_model_of_even_rows_fills_uneven_ones():
 
 
 @needs_statsmodels
-def test_pieces_fit_together(monkeypatch):
+def test_chunks_agree_with_smoothing_at_once():
     series, _ = seasonal_walk(5, rows=1500)
     imputer = fitted("kalman", series)
     whole = imputer.impute_series(series)
-    monkeypatch.setattr(kalman, "PIECE", 200)
-    monkeypatch.setattr(kalman, "CONTEXT", 600)
+    imputer.chunk, imputer.context = 200, 600
     np.testing.assert_allclose(imputer.impute_series(series), whole, atol=0.05)
 
 
 @needs_statsmodels
-def test_a_gap_too_long_for_the_smoother_gets_a_line(monkeypatch):
+def test_long_gaps_are_interpolated_linearly():
     series, _ = seasonal_walk(6)
     imputer = fitted("kalman", series)
-    smooth, line = imputer.impute_series(series), filled("linear", series)
-    monkeypatch.setattr(kalman, "LONGEST", 20)
+    smooth, line = imputer.impute_series(series), imputed("linear", series)
+    imputer.max_gap = 20
     result = imputer.impute_series(series)
     np.testing.assert_array_equal(result[150:180], line[150:180])
     gap = ~series.observed[:, 0] & ((np.arange(400) < 140) | (np.arange(400) > 190))
     np.testing.assert_array_equal(result[gap], smooth[gap])
 
 
-def test_variances_are_learnt_from_the_stretches_that_know_most(monkeypatch):
-    monkeypatch.setattr(kalman, "LEARNT", 10)
+def test_variances_are_fitted_on_the_segments_with_most_observations():
     last = np.zeros(29, dtype=bool)
     last[[2, 24, 28]] = True  # series of 3, 22 and 4 slots
     known = np.ones(29, dtype=bool)
     known[3:13:2] = False
-    np.testing.assert_array_equal(kalman._best_known(known, last), np.arange(13, 23))
+    np.testing.assert_array_equal(best_observed_slots(known, last, 10), np.arange(13, 23))
     known[3:23] = False
     np.testing.assert_array_equal(
-        kalman._best_known(known, last), [*range(0, 3), *range(23, 25), *range(25, 29)]
+        best_observed_slots(known, last, 10), [*range(0, 3), *range(23, 25), *range(25, 29)]
     )
 
 
 @needs_statsmodels
 @pytest.mark.parametrize("clock", [None, Clock("number", 0, 1.0), Clock("datetime", 0, 1e9)])
-def test_without_a_day_to_see_there_is_no_season(clock):
+def test_without_a_visible_day_the_model_has_no_season(clock):
     series, _ = seasonal_walk(7)
-    assert fitted("kalman", series, clock).structures_[0].period is None
+    assert fitted("kalman", series, clock).models_[0].period is None
 
 
 @needs_statsmodels
 def test_noise_has_no_season():
     noise = np.random.default_rng(0).normal(size=(1, 400, 1))
-    assert fitted("kalman", SeriesSet.stack(noise)).structures_[0].period is None
+    assert fitted("kalman", SeriesSet.stack(noise)).models_[0].period is None
 
 
-def test_kalman_without_statsmodels_says_how_to_get_it(monkeypatch):
+def test_without_statsmodels_the_error_states_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "statsmodels.tsa.statespace", None)
     with pytest.raises(
         InputError, match=r"kalman needs statsmodels.*pip install 'nrtsi\[kalman\]'"
@@ -445,12 +445,12 @@ def test_kalman_without_statsmodels_says_how_to_get_it(monkeypatch):
 
 
 @needs_statsmodels
-def test_a_smoother_that_fails_says_so(monkeypatch):
+def test_a_failing_smoother_raises_an_error():
     series, _ = seasonal_walk(8)
     imputer = fitted("kalman", series)
-    imputer.structures_ = [replace(imputer.structures_[0], noise=np.nan)]
-    with pytest.raises(ArithmeticError, match="smoother gave values that are not finite"):
+    imputer.models_ = [replace(imputer.models_[0], noise=np.nan)]
+    with pytest.raises(ArithmeticError, match="smoother returned values that are not finite"):
         imputer.impute_series(series)
-    monkeypatch.setattr("nrtsi.baselines.structural.START", (np.nan, 0.1, 0.1))
+    last = np.arange(series.rows) == series.rows - 1
     with pytest.raises(ArithmeticError, match="found no finite likelihood"):
-        fitted("kalman", series)
+        fit_local_level(series.value[:, 0], last, None, start=(np.nan, 0.1, 0.1))

@@ -1,4 +1,4 @@
-"""Laws of the neighbouring series, and plain loops and scikit-learn as oracles."""
+"""Laws of `KNNSequences`, with plain loops and scikit-learn as oracles."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.impute import KNNImputer
 
-from nrtsi.baselines import sequences
-from nrtsi.baselines.sequences import KNNSequences
+from nrtsi.baselines.knn_sequences import KNNSequences
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import NotFittedError
 from tests.strategies import seeds
@@ -38,8 +37,8 @@ def rows_of(series, index):
     return slice(series.start[index], series.start[index + 1])
 
 
-def told(series, index, time, channel):
-    """What a series knows of a channel at a time, the slow way; None for nothing."""
+def value_at(series, index, time, channel):
+    """The interpolated value of a series at a time; None if unknown."""
     rows = rows_of(series, index)
     times, known = series.time[rows], series.observed[rows, channel]
     values = series.value[rows, channel]
@@ -52,34 +51,34 @@ def told(series, index, time, channel):
 
 
 def by_loops(training, series, neighbours=5):
-    """The filling, the slow way."""
+    """The imputed values by plain loops."""
     seen = [training.value[training.observed[:, c], c] for c in range(training.dims)]
     mean = [cells.mean() if cells.size else 0.0 for cells in seen]
     spread = [cells.std() if cells.size > 1 else 1.0 for cells in seen]
-    filled = series.value.copy()
+    imputed = series.value.copy()
     cells = [(c, t) for t in range(series.rows) for c in range(series.dims)]
     for index in range(series.series):
         rows = rows_of(series, index)
         mine = [(c, t) for c, t in cells if rows.start <= t < rows.stop]
         near = []
         for other in range(training.series):
-            apart = [
+            differences = [
                 (series.value[t, c] - read) / spread[c]
                 for c, t in mine
                 if series.observed[t, c]
-                and (read := told(training, other, series.time[t], c)) is not None
+                and (read := value_at(training, other, series.time[t], c)) is not None
             ]
-            if apart:
-                near.append((np.sqrt(np.mean(np.square(apart))), other))
+            if differences:
+                near.append((np.sqrt(np.mean(np.square(differences))), other))
         near = sorted(near)[:neighbours]
         for c, t in mine:
             if series.observed[t, c]:
                 continue
-            said = [(d, told(training, other, series.time[t], c)) for d, other in near]
-            said = [(1 / d, read) for d, read in said if read is not None]
-            total = sum(weight for weight, _ in said)
-            filled[t, c] = sum(w * read for w, read in said) / total if said else mean[c]
-    return filled
+            weighted = [(d, value_at(training, other, series.time[t], c)) for d, other in near]
+            weighted = [(1 / d, read) for d, read in weighted if read is not None]
+            total = sum(weight for weight, _ in weighted)
+            imputed[t, c] = sum(w * read for w, read in weighted) / total if weighted else mean[c]
+    return imputed
 
 
 @settings(max_examples=40)
@@ -96,9 +95,9 @@ def test_it_agrees_with_plain_loops(seed):
 def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(seed, missing):
     series = ragged(seed, missing=missing)
     value = series.value.copy()
-    filled = fitted(ragged(seed + 1, missing=missing)).impute_series(series)
-    assert np.isfinite(filled).all()
-    np.testing.assert_array_equal(filled[series.observed], series.value[series.observed])
+    imputed = fitted(ragged(seed + 1, missing=missing)).impute_series(series)
+    assert np.isfinite(imputed).all()
+    np.testing.assert_array_equal(imputed[series.observed], series.value[series.observed])
     np.testing.assert_array_equal(series.value, value)
 
 
@@ -107,14 +106,13 @@ def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(seed, miss
 def test_the_size_of_a_chunk_changes_nothing(seed, cells):
     imputer, series = fitted(ragged(seed)), ragged(seed + 1)
     whole = imputer.impute_series(series)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sequences, "CELLS", cells)
-        np.testing.assert_allclose(imputer.impute_series(series), whole, rtol=1e-6, atol=1e-9)
+    imputer.max_cells = cells
+    np.testing.assert_allclose(imputer.impute_series(series), whole, rtol=1e-6, atol=1e-9)
 
 
 @settings(max_examples=30)
 @given(seed=seeds)
-def test_a_series_is_filled_alike_alone_and_among_others(seed):
+def test_a_series_is_imputed_independently_of_the_others(seed):
     imputer, series = fitted(ragged(seed)), ragged(seed + 1)
     together = imputer.impute_series(series)
     for index in range(series.series):
@@ -127,16 +125,16 @@ def test_a_series_is_filled_alike_alone_and_among_others(seed):
 def test_the_order_of_the_training_series_and_the_units_change_nothing(seed):
     training, series = ragged(seed), ragged(seed + 1)
     order = np.random.default_rng(seed).permutation(training.series)
-    filled = fitted(training).impute_series(series)
+    imputed = fitted(training).impute_series(series)
     other = fitted(training.select(order)).impute_series(series)
-    np.testing.assert_allclose(other, filled, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(other, imputed, rtol=1e-6, atol=1e-9)
     units = np.array([10.0, 0.01])
     scaled = [SeriesSet(s.time, s.value * units, s.observed, s.start) for s in (training, series)]
     large = fitted(scaled[0]).impute_series(scaled[1])
-    np.testing.assert_allclose(large, filled * units, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(large, imputed * units, rtol=1e-6, atol=1e-9)
 
 
-def test_on_a_common_grid_it_is_the_imputer_of_scikit_learn_on_whole_series():
+def test_on_a_common_grid_it_equals_scikit_learn_on_whole_series():
     rng = np.random.default_rng(0)
     training, gappy = rng.normal(size=(40, 6, 1)), rng.normal(size=(8, 6, 1))
     gappy[rng.random(gappy.shape) < 0.5] = np.nan
@@ -146,50 +144,50 @@ def test_on_a_common_grid_it_is_the_imputer_of_scikit_learn_on_whole_series():
     np.testing.assert_allclose(ours.reshape(8, 6), theirs.transform(gappy[..., 0]))
 
 
-def test_a_training_series_is_found_again_off_its_grid():
+def test_a_training_series_is_recovered_at_times_off_its_grid():
     rng = np.random.default_rng(0)
     training = np.cumsum(rng.normal(size=(30, 20, 2)), axis=1)
     time = np.sort(rng.uniform(0, 19, size=(1, 40)))
     truth = np.stack([np.interp(time[0], np.arange(20), training[7, :, c]) for c in (0, 1)], -1)
     gappy = truth.copy()
     gappy[rng.random(40) < 0.7] = np.nan
-    filled = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy[None], time))
-    np.testing.assert_allclose(filled, truth, atol=1e-4)
+    imputed = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy[None], time))
+    np.testing.assert_allclose(imputed, truth, atol=1e-4)
 
 
 def test_by_hand():
     # Spread 1 and mean 0: training series that begin at -1 and 1 and end there.
     training = SeriesSet.stack(np.array([[[-1.0], [-1.0]], [[1.0], [1.0]]]))
     gappy = np.array([[[0.5], [np.nan]], [[1.0], [np.nan]], [[np.nan], [np.nan]]])
-    filled = fitted(training).impute_series(SeriesSet.stack(gappy)).reshape(3, 2)
+    imputed = fitted(training).impute_series(SeriesSet.stack(gappy)).reshape(3, 2)
     # Distances 1.5 and 0.5, so weights 2/3 and 2; then a series like one; one knowing nothing.
-    assert filled[0, 1] == pytest.approx((-2 / 3 + 2) / (2 / 3 + 2))
-    assert filled[1, 1] == pytest.approx(1, abs=1e-5)
-    assert filled[2].tolist() == [0, 0]
+    assert imputed[0, 1] == pytest.approx((-2 / 3 + 2) / (2 / 3 + 2))
+    assert imputed[1, 1] == pytest.approx(1, abs=1e-5)
+    assert imputed[2].tolist() == [0, 0]
 
 
-def test_what_no_neighbour_knows_is_the_mean_of_the_channel():
+def test_cells_without_a_neighbour_get_the_mean_of_the_channel():
     training = np.array([[[1.0], [2.0], [np.nan]], [[3.0], [6.0], [np.nan]]])
     gappy = np.array([[[1.0], [np.nan], [np.nan]]])
-    filled = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy))
-    assert filled[2, 0] == 3
+    imputed = fitted(SeriesSet.stack(training)).impute_series(SeriesSet.stack(gappy))
+    assert imputed[2, 0] == 3
     late = SeriesSet.stack(np.array([[[1.0], [np.nan]]]), np.array([[0.0, 99.0]]))
     assert fitted(SeriesSet.stack(training)).impute_series(late)[1, 0] == 3
 
 
-def test_the_caller_s_arrays_go_in_and_come_out():
+def test_arrays_are_imputed_as_arrays():
     rng = np.random.default_rng(0)
     training, gappy = rng.normal(size=(10, 6, 2)), rng.normal(size=(3, 6, 2))
     gappy[:, 2:4] = np.nan
-    filled = clone(KNNSequences()).fit(training).impute(gappy)
-    assert filled.shape == gappy.shape
-    assert np.isfinite(filled).all()
+    imputed = clone(KNNSequences()).fit(training).impute(gappy)
+    assert imputed.shape == gappy.shape
+    assert np.isfinite(imputed).all()
     with pytest.raises(NotFittedError, match="this KNNSequences is not fitted"):
         KNNSequences().impute(gappy)
 
 
 @pytest.mark.slow
-def test_billiards_of_the_paper_s_size_are_filled_better_than_by_straight_lines():
+def test_billiards_of_the_paper_are_imputed_better_than_by_linear_interpolation():
     wall, rng = 0.8828, np.random.default_rng(0)
 
     def flights(count):
@@ -203,6 +201,6 @@ def test_billiards_of_the_paper_s_size_are_filled_better_than_by_straight_lines(
     rank = rng.random((1_000, 200)).argsort(axis=1).argsort(axis=1)
     hidden = rank < rng.integers(180, 196, (1_000, 1))
     gappy = SeriesSet.stack(np.where(hidden[..., None], np.nan, truth))
-    filled = fitted(SeriesSet.stack(training)).impute_series(gappy).reshape(truth.shape)
+    imputed = fitted(SeriesSet.stack(training)).impute_series(gappy).reshape(truth.shape)
     # Summed over both channels; straight lines score 0.21.
-    assert np.sum((filled - truth) ** 2, axis=-1)[hidden].mean() == pytest.approx(0.1, abs=0.01)
+    assert np.sum((imputed - truth) ** 2, axis=-1)[hidden].mean() == pytest.approx(0.1, abs=0.01)

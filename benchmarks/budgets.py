@@ -10,7 +10,7 @@ adds a row for each training to `benchmarks/results/budgets.csv`. The error is t
 validation series: sizes are chosen by it, so the test series are not touched. Trainings whose rows
 are there are not made again; one that was stopped goes on in the middle. `--kept` scores a model
 that `nrtsi bench run --models` trained for that budget. `OMP_NUM_THREADS` says how many threads
-are used. `--clock core` counts the seconds that cores worked on a training instead of those that
+are used. `--clock core` counts the seconds that threads worked on a training instead of those that
 passed, so that several can be made side by side and other work does not cut them short.
 """
 

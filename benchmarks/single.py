@@ -6,7 +6,7 @@
 fits each method on a table whose missing cells are known to this script alone, fills it, and
 writes the squared error of these, in standard deviations of the column, to
 `benchmarks/results/single.csv`. `OMP_NUM_THREADS` says how many threads are used, `--clock core`
-counts the seconds that cores worked instead of those that passed.
+counts the seconds that threads worked instead of those that passed.
 """
 
 import argparse

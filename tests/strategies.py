@@ -31,5 +31,5 @@ def widened(tokens, before, after):
         return torch.nn.functional.pad(tensor, (*(0, 0) * (tensor.ndim - 2), *sizes))
 
     return tokens.resized(
-        tokens.obs + before, lambda t: wide(t, before, after), lambda t: wide(t, 0, after)
+        tokens.n_known + before, lambda t: wide(t, before, after), lambda t: wide(t, 0, after)
     )

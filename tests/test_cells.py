@@ -58,7 +58,7 @@ def question(series, config, layout):
     parts = windows_of(step, series.start, config)
     context = StepContext.of(series, step.rows, step.distance, layout)
     made = tokens(context, parts.pad(np.arange(parts.count)), layout, config)
-    return made.each(lambda t: t.double() if t.is_floating_point() else t)
+    return made.map(lambda t: t.double() if t.is_floating_point() else t)
 
 
 def partly(seed, rows=60, dims=3, rate=0.4):
@@ -80,13 +80,13 @@ def test_padding_and_the_order_of_the_rows_change_nothing(variant, seed):
     net = network(config, layout).double()
     rng = np.random.default_rng(seed)
     size, targets = made.feature.shape[1] + 5, made.base.shape[1]
-    known, own = rng.permutation(made.obs + 2), rng.permutation(targets + 3)
-    order = np.concatenate([known, made.obs + 2 + own])
+    known, own = rng.permutation(made.n_known + 2), rng.permutation(targets + 3)
+    order = np.concatenate([known, made.n_known + 2 + own])
     wide = widened(made, 2, 3)
-    moved = wide.resized(wide.obs, lambda t: t[:, order], lambda t: t[:, own])
+    moved = wide.resized(wide.n_known, lambda t: t[:, order], lambda t: t[:, own])
     assert order.size == size
     back = np.argsort(own)[:targets]
-    seen = made.valid[:, made.obs :]
+    seen = made.valid[:, made.n_known :]
     changed = net(moved).mean[:, back][seen]
     torch.testing.assert_close(changed, net(made).mean[seen], atol=1e-8, rtol=1e-6)
 
@@ -160,8 +160,8 @@ def test_what_is_read_sums_to_one_over_the_rows_that_may_be_read(seed):
     if made is None:
         return
     net = network(TINY, layout).double()
-    seen, may = made.valid[:, made.obs :], net.may_read(made)
-    for weight in net.reading(made):
+    seen, may = made.valid[:, made.n_known :], net.attention_mask(made)
+    for weight in net.attention_weights(made):
         shown = torch.where(may.unsqueeze(1), weight, 0.0).sum(-1).transpose(1, 2)[seen]
         torch.testing.assert_close(shown, torch.ones_like(shown))
 
@@ -257,10 +257,10 @@ def test_many_channels_are_read_by_way_of_summaries_in_linear_time():
             time=torch.arange(16.0).expand(2, -1),
             valid=torch.ones(2, 16, dtype=torch.bool),
             base=torch.zeros(2, 8, dims),
-            hinted=torch.zeros(2, 8, 0, dims),
-            band=torch.zeros(2, 8, 1, dtype=torch.int64),
+            base_predictions=torch.zeros(2, 8, 0, dims),
+            distance_bin=torch.zeros(2, 8, 1, dtype=torch.int64),
             level=torch.zeros(2, dtype=torch.int64),
-            obs=8,
+            n_known=8,
         )
         with torch.inference_mode():
             times = []

@@ -12,7 +12,7 @@ from nrtsi.core.masking import Masking
 from nrtsi.core.series import SeriesSet
 from nrtsi.imputer.functions import load
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 from nrtsi.predictors.base import BasePredictors
 from nrtsi.predictors.gaussian_process import (
     FAR,
@@ -108,7 +108,7 @@ def test_on_the_grid_it_can_be_looked_up(seed):
 def test_series_are_kriged_each_by_itself_and_what_is_known_stays(seed, threads):
     series = some_series(seed)
     field = some_field(series.dims, seed)
-    together = field.krige(series, Cores(threads))
+    together = field.krige(series, Threads(threads))
     alone = [field.krige(series.select(np.array([i]))) for i in range(series.series)]
     np.testing.assert_allclose(together.value, np.concatenate([k.value for k in alone]), atol=1e-9)
     np.testing.assert_allclose(together.scale, np.concatenate([k.scale for k in alone]), atol=1e-9)

@@ -106,7 +106,7 @@ def test_series_are_carried_each_by_itself(seed):
     flow.lowest[:], flow.highest[:] = -3.0, 3.0
     torch.manual_seed(0)
     for way in flow.ways:
-        torch.nn.init.normal_(way.leave.weight, std=0.1)
+        torch.nn.init.normal_(way.project.weight, std=0.1)
     together = flow.carry(series).value
     alone = [flow.carry(series.select(np.array([i]))).value for i in range(series.series)]
     np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-4, atol=1e-4)
@@ -128,7 +128,7 @@ def test_carried_rows_stay_near_what_has_been():
     flow.settle(rows, rows)
     flow.error[:] = 1.0
     for way in flow.ways:
-        way.leave.bias.data.fill_(100.0)
+        way.project.bias.data.fill_(100.0)
     value = np.full((1, 3, 2), np.nan)
     value[0, 0] = 0.5
     carried = flow.carry(SeriesSet.stack(value)).value
@@ -156,7 +156,7 @@ def test_a_channel_that_never_changed_does_not_drown_the_others_when_it_does():
     flow.lowest[1], flow.highest[1] = 0.0, 1.0
     torch.manual_seed(0)
     for way in flow.ways:
-        torch.nn.init.normal_(way.leave.weight, std=0.1)
+        torch.nn.init.normal_(way.project.weight, std=0.1)
     row = torch.tensor([[0.2, 0.5], [0.2, 0.51]])
     usual, changed = flow.step(row, back=False).detach()
     torch.testing.assert_close(usual[0], changed[0], atol=0.05, rtol=0)
@@ -284,7 +284,7 @@ def test_a_network_that_is_named_is_taken(attractor):
     about = model(model={"network": "rows"}).fit(attractor).info()
     assert about["network"].startswith("rows: ")
     assert about["carried"].startswith("rows carried up to ")
-    named = model(steps=2, model={"network": "near"}).fit(attractor).info()
+    named = model(steps=2, model={"network": "pointwise"}).fit(attractor).info()
     assert named["network"] == "near: as asked for"
 
 

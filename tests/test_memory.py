@@ -40,7 +40,7 @@ def stock(value, low=-20.0, high=20.0):
 
 
 def analogs(value, symmetries=(), **words):
-    made = LocalLinearAnalogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
+    made = LocalLinearAnalogs.of(stock(value), **{"pointwise": 5, "ridge": 1e-2} | words)
     return replace(made, images=Images(made.images.value, symmetries))
 
 
@@ -445,7 +445,7 @@ def test_the_data_a_model_was_fitted_on_are_filled_as_well_as_others(data, count
     value, gone = gaps(data(count))
     others, gone_there = gaps(data(300, seed=1), seed=1)
     model = nrtsi.NRTSI(steps=0, seed=0, preset="tiny").fit(value)
-    assert isinstance(model.fitted_.engine.hints.memory.way, way)
+    assert isinstance(model.fitted_.engine.predictors.memory.way, way)
     own = np.square(model.impute(value) - data(count))[gone].mean()
     new = np.square(model.impute(others) - data(300, seed=1))[gone_there].mean()
     assert own < 1.3 * new
@@ -508,7 +508,7 @@ def test_one_long_series_does_not_keep_the_others_from_being_remembered():
 
 
 def test_beyond_the_remembered_times_the_straight_line_is_corrected():
-    layout = TokenLayout(1, partial=False, hints=1)
+    layout = TokenLayout(1, partial=False, base_predictors=1)
     series = SeriesSet(
         np.array([0.0, 49.0, 55.0]),
         np.array([[0.1], [0.8], [0.0]]),
@@ -521,7 +521,7 @@ def test_beyond_the_remembered_times_the_straight_line_is_corrected():
     context = StepContext.of(series, rows, np.array([6.0]), layout, (hint,))
     parts = windows(np.array([0, 1]), rows, np.array([0]), series.start, 16)
     made = tokens(context, parts.pad(np.arange(1)), layout, PRESETS["tiny"].model)
-    assert made.hinted.item() == pytest.approx(0.8)
+    assert made.base_predictions.item() == pytest.approx(0.8)
 
 
 def test_many_known_cells_are_thinned():

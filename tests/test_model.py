@@ -46,16 +46,16 @@ def question(series, config, layout):
     parts = windows(np.flatnonzero(known), asked, level, series.start, config.window)
     context = StepContext.of(series, asked, np.ones(asked.size), layout)
     made = tokens(context, parts.pad(np.arange(parts.count)), layout, config)
-    return made.each(lambda t: t.double() if t.is_floating_point() else t)
+    return made.map(lambda t: t.double() if t.is_floating_point() else t)
 
 
-def moved(made, order):
+def shifted(made, order):
     """The same tokens with the set in another order; known tokens stay before targets."""
-    own = order[order >= made.obs] - made.obs
-    return made.resized(made.obs, lambda t: t[:, order], lambda t: t[:, own])
+    own = order[order >= made.n_known] - made.n_known
+    return made.resized(made.n_known, lambda t: t[:, order], lambda t: t[:, own])
 
 
-def influence(layers, obs=OBS):
+def influence(layers, n_known=OBS):
     """influence[i, j] is True where output i depends on input j."""
     torch.manual_seed(0)
     valid = torch.ones(1, obs + TARGETS, dtype=bool)
@@ -81,7 +81,7 @@ def test_known_tokens_know_what_is_asked():
 
 
 def test_targets_read_each_other_where_nothing_is_known():
-    assert influence(1, obs=0).all()
+    assert influence(1, n_known=0).all()
 
 
 @given(seeds, st.floats(-50, 50))
@@ -112,11 +112,11 @@ def test_permuting_targets_permutes_predictions_and_the_order_of_the_known_is_no
     rng = np.random.default_rng(seed)
     size = made.feature.shape[1]
     order = np.concatenate(
-        [rng.permutation(made.obs), made.obs + rng.permutation(size - made.obs)]
+        [rng.permutation(made.n_known), made.n_known + rng.permutation(size - made.n_known)]
     )
     straight, changed = net(made).mean, net(moved(made, order)).mean
-    own = order[made.obs :] - made.obs
-    seen = made.valid[:, made.obs :][:, own]
+    own = order[made.n_known :] - made.n_known
+    seen = made.valid[:, made.n_known :][:, own]
     torch.testing.assert_close(changed[seen], straight[:, own][seen], atol=1e-8, rtol=1e-6)
 
 
@@ -131,7 +131,7 @@ def test_padding_changes_nothing(variant, seed):
         return
     made, net = question(series, config, layout), network(config, layout)
     wide = widened(made, 2, 3)
-    seen = made.valid[:, made.obs :]
+    seen = made.valid[:, made.n_known :]
     straight = net(made).mean[seen]
     torch.testing.assert_close(
         net(wide).mean[:, : seen.shape[1]][seen], straight, atol=1e-8, rtol=1e-6
@@ -197,7 +197,7 @@ def test_moving_a_prediction_moves_its_draws(seed):
     scale = torch.rand(1, 2, generator=rng, dtype=torch.float64) + 0.1
     for prediction in (Gaussian(mean, log_scale), Point(mean)):
         expected = shift + scale * prediction.draw(noise)
-        torch.testing.assert_close(prediction.moved(shift, scale).draw(noise), expected)
+        torch.testing.assert_close(prediction.shifted(shift, scale).draw(noise), expected)
 
 
 def test_a_point_knows_no_uncertainty():

@@ -9,7 +9,7 @@ from nrtsi.network.tokens import TokenLayout
 from tests.strategies import seeds, some_series, widened
 from tests.test_model import SMALL, question
 
-NEAR = ModelConfig(**SMALL, network="near")
+NEAR = ModelConfig(**SMALL, network="pointwise")
 
 
 def asked(seed):
@@ -30,14 +30,14 @@ def test_neither_padding_nor_known_rows_nor_other_targets_matter(seed):
     if (both := asked(seed)) is None:
         return
     net, made = both
-    seen = made.valid[:, made.obs :]
+    seen = made.valid[:, made.n_known :]
     straight = net(made).mean
     torch.testing.assert_close(
         net(widened(made, 2, 3)).mean[:, : seen.shape[1]][seen], straight[seen]
     )
-    changed = made.each(lambda t: t.clone())
-    changed.feature[:, : made.obs] = 7.0
-    changed.feature[:, made.obs + 1 :] = -3.0
+    changed = made.map(lambda t: t.clone())
+    changed.feature[:, : made.n_known] = 7.0
+    changed.feature[:, made.n_known + 1 :] = -3.0
     torch.testing.assert_close(net(changed).mean[:, 0], straight[:, 0])
 
 
@@ -45,7 +45,7 @@ def test_it_learns_in_half_precision():
     net, made = asked(8)
     net.float().train()
     with torch.autocast("cpu", torch.bfloat16):
-        said = net(made.each(lambda t: t.float() if t.is_floating_point() else t)).mean
+        said = net(made.map(lambda t: t.float() if t.is_floating_point() else t)).mean
     assert said.isfinite().all()
 
 
@@ -55,9 +55,9 @@ def test_all_that_is_read_is_the_target_itself(seed):
     if (both := asked(seed)) is None:
         return
     net, made = both
-    may = net.may_read(made)
-    (weight,) = net.reading(made)
-    seen = made.valid[:, made.obs :]
+    may = net.attention_mask(made)
+    (weight,) = net.attention_weights(made)
+    seen = made.valid[:, made.n_known :]
     torch.testing.assert_close(weight.squeeze(1), may.float())
     assert (may.sum(dim=-1) == seen).all()
-    assert not may[:, :, : made.obs].any()
+    assert not may[:, :, : made.n_known].any()

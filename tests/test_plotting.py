@@ -167,12 +167,12 @@ def test_a_filling_shows_what_impute_gives_and_its_interval(tmp_path, model, fra
         value = filled[name].to_numpy()[rows]
         np.testing.assert_allclose(picture.value[:, dim], value, atol=1e-5)
         gone = ~picture.one.series.observed[:, dim]
-        for end, side in zip(picture.band, ("lower", "upper"), strict=True):
+        for end, side in zip(picture.distance_bin, ("lower", "upper"), strict=True):
             told = filled[f"{name}_{side}"].to_numpy()[rows]
             np.testing.assert_allclose(end[gone, dim], told[gone], atol=1e-5)
             np.testing.assert_array_equal(end[~gone, dim], value[~gone])
     plot_filling(tmp_path / "b.png", model, frame, interval=None)
-    assert seen[1][0].band is None
+    assert seen[1][0].distance_bin is None
 
 
 # From coarse to fine -----------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def test_a_reading_sums_to_one_over_rows_that_are_known_by_then_and_the_row_itse
     config = model.fitted_.engine.model
     for step in plan(series, model.fitted_.engine.schedule):
         row = int(step.rows[step.rows.size // 2])
-        known, reading = model.fitted_.reading(series, row)
+        known, reading = model.fitted_.attention(series, row)
         blocks = config.blocks if config.encode_targets else 1
         assert reading.weight.shape == (blocks, config.heads, reading.rows.size)
         np.testing.assert_allclose(reading.weight.sum(axis=-1), 1, atol=1e-5)
@@ -327,17 +327,19 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
     engine = model.fitted_.engine
     step = next(iter(plan(one.series, engine.schedule)))
     row = int(step.rows[0])
-    _, reading = model.fitted_.reading(one.series, row)
+    _, reading = model.fitted_.attention(one.series, row)
     state = model.fitted_.scaler.scale(one.series)
-    network, padded = next(engine._questions(state, step, cores=1))
+    network, padded = next(engine._questions(state, step, threads=1))
     context = StepContext.of(state, step.rows, step.distance, engine.layout)
     asked = tokens(context, padded, engine.layout, engine.model)
     window, target = np.argwhere(padded.target_valid & (padded.target == row))[0]
-    block, place = network.blocks[0], asked.obs + int(target)
+    block, place = network.blocks[0], asked.n_known + int(target)
     rows = [*padded.known[window], *padded.target[window]]
     places = [rows.index(each) for each in reading.rows]
     with torch.no_grad():
-        token = block.before_attention(network.enter(asked.feature[window] / network.size))
+        token = block.before_attention(
+            network.embed(asked.feature[window] / network.feature_scale)
+        )
         query, key = block.attention.query(token).numpy(), block.attention.key(token).numpy()
     heads, width = block.attention.heads, engine.model.head_size
     time = asked.time[window].numpy().astype(np.float64)
@@ -367,10 +369,10 @@ def test_the_sheet_has_a_panel_for_every_head_of_every_block(model, one):
 
 def test_a_row_that_misses_nothing_is_read_from_nothing(model, one):
     with pytest.raises(InputError, match="row must be one that misses something, got 0"):
-        model.fitted_.reading(one.series, 0)
+        model.fitted_.attention(one.series, 0)
     step = next(iter(plan(one.series, model.fitted_.engine.schedule)))
     with pytest.raises(InputError, match=r"row must be a target of the step, got 0; take one of"):
-        model.fitted_.engine.reading(one.series, one.series, step, 0)
+        model.fitted_.engine.attention(one.series, one.series, step, 0)
 
 
 # Errors by gap -----------------------------------------------------------------------------------
@@ -463,7 +465,7 @@ def test_a_row_belongs_to_one_step(tmp_path, model, frame):
     one = One.of(model.read_fitted(frame), 0)
     step = list(plan(one.series, model.fitted_.engine.schedule))[1]
     row = int(step.rows[0])
-    message = rf"row {row} must be filled in step 1, got one filled in step 2; leave one"
+    message = rf"row {row} must be filled in step 1, got one filled in step 2; project one"
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, frame, row=row, step=1)
     plot_attention(tmp_path / "a.png", model, frame, row=row, step=2)

@@ -8,20 +8,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.network.threads import Ahead, Cores
+from nrtsi.network.threads import Prefetch, Threads
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 3))
 @settings(max_examples=20)
 def test_cores_give_what_a_loop_gives(items, count):
-    assert Cores(count).each(lambda item: item * 2, items) == [item * 2 for item in items]
+    assert Threads(count).map(lambda item: item * 2, items) == [item * 2 for item in items]
 
 
 def test_each_piece_is_worked_on_by_one_thread_and_the_caller_keeps_its_number():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        assert set(Cores(2).each(lambda _: torch.get_num_threads(), range(4))) == {1}
+        assert set(Threads(2).map(lambda _: torch.get_num_threads(), range(4))) == {1}
         assert torch.get_num_threads() == 3
         later: list[int] = []
         thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
@@ -34,24 +34,24 @@ def test_each_piece_is_worked_on_by_one_thread_and_the_caller_keeps_its_number()
 
 def test_what_the_caller_lets_numpy_ignore_its_cores_ignore():
     with np.errstate(over="ignore"):
-        assert Cores(2).each(lambda _: float(np.float32(1e30) ** 2), [1, 2]) == [np.inf, np.inf]
+        assert Threads(2).map(lambda _: float(np.float32(1e30) ** 2), [1, 2]) == [np.inf, np.inf]
 
 
 def test_a_failure_in_a_thread_is_the_caller_s():
     with pytest.raises(ZeroDivisionError):
-        Cores(2).each(lambda item: 1 / item, [1, 0, 2])
+        Threads(2).map(lambda item: 1 / item, [1, 0, 2])
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8))
 @settings(max_examples=20)
 def test_what_was_begun_ahead_is_what_would_have_been_asked(calls):
-    square = Ahead(lambda number: number**2)
+    square = Prefetch(lambda number: number**2)
     for number, following in calls:
         assert square(number, following=following) == number**2
 
 
 def test_the_next_is_begun_before_it_is_asked_for():
     begun = threading.Event()
-    ahead = Ahead(lambda number: begun.set() if number == 1 else None)
+    ahead = Prefetch(lambda number: begun.set() if number == 1 else None)
     ahead(0, following=1)
     assert begun.wait(5)

@@ -56,7 +56,7 @@ def test_only_observed_cells_are_asked_and_their_truth_is_the_data(seed, partial
     batch = questions.draw(0, 64)
     if batch is None:
         return
-    assert batch.counts.any(dim=-1)[batch.tokens.valid[:, batch.tokens.obs :]].all()
+    assert batch.counts.any(dim=-1)[batch.tokens.valid[:, batch.tokens.n_known :]].all()
     asked = batch.truth[batch.counts]
     data = questions.series.value[questions.series.observed].astype(np.float32)
     assert np.isin(asked.numpy(), data).all()
@@ -385,7 +385,7 @@ class Spy(AnalogModel):
     def __init__(self):
         object.__setattr__(self, "asked", [])
 
-    def recall(self, series, own=None, cores=None):
+    def recall(self, series, own=None, threads=None):
         self.asked += zip(series.value[series.start[:-1], 0], own, strict=True)
         return AnalogPrediction(np.zeros_like(series.value), np.ones_like(series.value))
 
@@ -408,9 +408,9 @@ def test_a_memory_is_told_which_of_its_series_is_asked_about():
         hiding,
         ScheduleConfig(),
         PRESETS["tiny"].model,
-        TokenLayout(1, False, hints=1),
+        TokenLayout(1, False, base_predictors=1),
         (0,),
-        hints=BasePredictors(memory=spy),
+        predictors=BasePredictors(memory=spy),
         own=own,
     )
     assert asked.draw(0, 64) is not None

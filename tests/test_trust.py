@@ -1,4 +1,4 @@
-"""How far a network is trusted: as far as its corrections lower the error on validation cells."""
+"""How far a network is shrunk: as far as its corrections lower the error on validation cells."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,11 @@ def errors(network, batch):
     with torch.inference_mode():
         prediction = network(batch.tokens)
     scale = prediction.draw(torch.ones_like(prediction.mean)) - prediction.mean
-    return prediction.mean - batch.tokens.base, batch.truth - batch.tokens.base, scale
+    return (
+        prediction.mean - batch.tokens.interpolation,
+        batch.truth - batch.tokens.interpolation,
+        scale,
+    )
 
 
 @settings(max_examples=10, deadline=None)
@@ -47,16 +51,16 @@ def test_neither_all_nor_none_of_the_corrections_leaves_less(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shrinkage, "FEW", 1e-9)
         fit_shrinkage(network, batch, 16)
-    for level in torch.unique(batch.tokens.band):
+    for level in torch.unique(batch.tokens.distance_bin):
         for channel in range(questions.layout.dims):
-            own = (batch.tokens.band == level)[..., 0] & batch.counts[..., channel]
+            own = (batch.tokens.distance_bin == level)[..., 0] & batch.counts[..., channel]
             one, other = made[..., channel][own], wanted[..., channel][own]
 
             def left(share, one=one, other=other):
                 return ((other - share * one) ** 2).sum()
 
             best = min(left(0.0), left(1.0))
-            assert left(network.trust[level, channel]) <= best * (1 + 1e-4) + 1e-6
+            assert left(network.shrinkage[level, channel]) <= best * (1 + 1e-4) + 1e-6
 
 
 def test_scales_fit_what_is_left_over(monkeypatch):
@@ -67,8 +71,8 @@ def test_scales_fit_what_is_left_over(monkeypatch):
     network = guessing(questions, 0)
     fit_shrinkage(network, batch, 7)
     made, wanted, scale = errors(network, batch)
-    for level in torch.unique(batch.tokens.band):
-        own = (batch.tokens.band == level) & batch.counts
+    for level in torch.unique(batch.tokens.distance_bin):
+        own = (batch.tokens.distance_bin == level) & batch.counts
         standard = torch.where(own, ((wanted - made) / scale).square(), 0.0).sum(dim=(0, 1))
         torch.testing.assert_close(standard, own.sum(dim=(0, 1)).float(), rtol=1e-3, atol=1e-3)
 
@@ -78,13 +82,13 @@ def test_a_level_that_was_never_seen_is_trusted_as_the_others_are():
     batch = questions.draw(0, 64)
     network = guessing(questions, 0)
     fit_shrinkage(network, batch, 64)
-    seen = torch.unique(batch.tokens.band[batch.counts.any(dim=-1)])
-    unseen = [level for level in range(network.trust.shape[0]) if level not in seen]
+    seen = torch.unique(batch.tokens.distance_bin[batch.counts.any(dim=-1)])
+    unseen = [level for level in range(network.shrinkage.shape[0]) if level not in seen]
     assert unseen
-    low, high = network.trust[seen].min(), network.trust[seen].max()
+    low, high = network.shrinkage[seen].min(), network.shrinkage[seen].max()
     for level in unseen:
-        assert (network.trust[level] >= low - 1e-6).all()
-        assert (network.trust[level] <= high + 1e-6).all()
+        assert (network.shrinkage[level] >= low - 1e-6).all()
+        assert (network.shrinkage[level] <= high + 1e-6).all()
 
 
 @pytest.mark.parametrize("steps", [5, 40])
@@ -122,13 +126,13 @@ def test_a_small_table_with_nothing_to_learn_comes_out_close_to_interpolation():
 
 @dataclass(frozen=True)
 class Adding(Engine):
-    """Corrects straight lines by what it is told, as far as its network is trusted."""
+    """Corrects straight lines by what it is told, as far as its network is shrunk."""
 
     made: np.ndarray | None = None
 
     def fill(self, series, **_):
-        trust = float(self.networks[0].trust.mean())
-        return np.where(series.observed, series.value, interpolate(series) + trust * self.made)
+        shrinkage = float(self.networks[0].shrinkage.mean())
+        return np.where(series.observed, series.value, interpolate(series) + shrinkage * self.made)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +144,11 @@ def test_whole_fillings_take_back_what_does_them_harm(times, share):
     gappy = truth.hide(rng.random(truth.value.shape) < 0.5)
     questions = some_questions(5, partial=True)
     network = network_of(questions.model, questions.layout)
-    torch.nn.init.constant_(network.trust, 0.8)
+    torch.nn.init.constant_(network.shrinkage, 0.8)
     made = times * (truth.value - interpolate(gappy))
     sizes = questions.model, questions.layout, ScheduleConfig()
     shrink_end_to_end(Adding([network, network], *sizes, made=made), truth, gappy)
-    np.testing.assert_allclose(network.trust.numpy(), 0.8 * share, atol=1e-6)
+    np.testing.assert_allclose(network.shrinkage.numpy(), 0.8 * share, atol=1e-6)
 
 
 def test_one_burst_does_not_decide_on_whole_fillings():

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 
 aten = torch.ops.aten
 
@@ -96,10 +96,10 @@ def peak(products: Counter[Product], timings: int) -> float:
 
 
 def _rate(size: Product, timings: int) -> float:
-    """The faster of two ways: all cores at one product, or each core at one of its own."""
+    """The faster of two ways: all threads at one product, or each core at one of its own."""
     rows, inner, columns = size
     left, right = torch.rand(rows, inner), torch.rand(inner, columns)
-    cores = Cores(torch.get_num_threads())
+    threads = Threads(torch.get_num_threads())
 
     def multiply(out: torch.Tensor) -> None:
         torch.mm(left, right, out=out)
@@ -109,10 +109,10 @@ def _rate(size: Product, timings: int) -> float:
             torch.mm(left, right, out=out)
 
     one = torch.empty(rows, columns)
-    each = [[torch.empty(rows, columns)] * IN_A_ROW for _ in range(cores.count)]
+    each = [[torch.empty(rows, columns)] * IN_A_ROW for _ in range(threads.count)]
     together = min(_seconds(lambda: multiply(one)) for _ in range(timings))
-    apart = min(_seconds(lambda: cores.each(several, each)) for _ in range(timings))
-    return 2 * math.prod(size) * max(1 / together, cores.count * IN_A_ROW / apart)
+    apart = min(_seconds(lambda: threads.each(several, each)) for _ in range(timings))
+    return 2 * math.prod(size) * max(1 / together, threads.count * IN_A_ROW / apart)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -10,7 +10,7 @@ import torch
 
 from nrtsi.bench.methods import Ours
 from nrtsi.network.rows import RowNetwork
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 from nrtsi.training.trainer import STEPS_A_DRAW
 from speeds.arithmetic import Arithmetic, peak
 from speeds.billiards import lesson
@@ -79,12 +79,12 @@ def _counted(steps: int) -> tuple[Arithmetic, float]:
 @contextmanager
 def _one_after_another() -> Iterator[None]:
     """The same pieces of work, in the thread that counts."""
-    each = Cores.each
-    Cores.each = lambda self, function, items: [function(item) for item in items]
+    each = Threads.each
+    Threads.each = lambda self, function, items: [function(item) for item in items]
     try:
         yield
     finally:
-        Cores.each = each
+        Threads.each = each
 
 
 def _train(steps: int, after_a_step: Callable[[], None]) -> None:

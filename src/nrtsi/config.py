@@ -42,7 +42,7 @@ class _Config(BaseModel):
 class ModelConfig(_Config):
     """Kind, size, inputs and output of the set transformer."""
 
-    network: Literal["rows", "cells", "near"] = "rows"
+    network: Literal["rows", "cells", "pointwise"] = "rows"
     """One token a row, as in the paper; or one a cell, for partly observed rows; or a row that
     reads no other, where what is next to it says it all."""
 

@@ -16,20 +16,20 @@ from nrtsi.core.prediction import BasePrediction, Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.network.registry import Network, window_bytes, windows_of
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
 from nrtsi.predictors.base import BasePredictors
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.schedule.windows import WindowBatch
 
-__all__ = ["Prediction", "Engine", "Reading", "noise", "part_of"]
+__all__ = ["Prediction", "Engine", "AttentionRecord", "noise", "part_of"]
 
 # Bytes of the windows that a core works on at once: what its caches hold, or nearly.
 ENOUGH = 2**25
 
 
 @dataclass(frozen=True)
-class Reading:
+class AttentionRecord:
     """What the network reads to fill one row."""
 
     rows: Int[np.ndarray, " read"]
@@ -56,10 +56,10 @@ class Engine:
     layout: TokenLayout
     schedule: ScheduleConfig
 
-    hints: BasePredictors = field(default_factory=BasePredictors)
+    predictors: BasePredictors = field(default_factory=BasePredictors)
     """What is said of series before the networks are asked."""
 
-    memory: int = 2**30
+    memory_limit: int = 2**30
     """Bytes that the work may take beside the data; a series is never divided for it."""
 
     def predict(
@@ -90,7 +90,9 @@ class Engine:
         scale: np.ndarray | None = None,
     ) -> Float[np.ndarray, "row dim"]:
         values, done = [], 0
-        for batch in series.batches(self.memory // _row_bytes(series.dims, self.layout.hints)):
+        for batch in series.batches(
+            self.memory_limit // _row_bytes(series.dims, self.layout.base_predictors)
+        ):
             rows = slice(done, done + batch.rows)
             told = part_of(listener, done / series.rows, batch.rows / series.rows)
             noise = None if draw is None else draw[rows]
@@ -128,10 +130,10 @@ class Engine:
         is given, the scale of every imputed cell is written into it.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
-        with closing(Cores.of(self.networks[0].device)) as cores:
-            hints = self.hints.give(series, cores=cores)
+        with closing(Threads.of(self.networks[0].device)) as threads:
+            base_predictions = self.predictors.predict(series, threads=threads)
             for step in plan(series, self.schedule):
-                answers = self._ask(state, step, hints, draw, cores)
+                answers = self._ask(state, step, base_predictions, draw, threads)
                 if scale is not None:
                     _carry(state, scale, step.rows)
                 for rows, values, scales in answers:
@@ -142,12 +144,14 @@ class Engine:
                 state.observed[step.rows] = True
                 yield step, state
 
-    def reading(self, series: SeriesSet, state: SeriesSet, step: Step, row: int) -> Reading:
+    def attention(
+        self, series: SeriesSet, state: SeriesSet, step: Step, row: int
+    ) -> AttentionRecord:
         """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
         context = StepContext.of(
-            state, step.rows, step.distance, self.layout, self.hints.give(series)
+            state, step.rows, step.distance, self.layout, self.predictors.predict(series)
         )
-        for network, padded in self._questions(state, step, cores=1):
+        for network, padded in self._questions(state, step, threads=1):
             for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
                 asked = tokens(context, padded, self.layout, self.model)
                 return _reading(network, padded, asked, window, target)
@@ -157,18 +161,18 @@ class Engine:
         self,
         state: SeriesSet,
         step: Step,
-        hints: tuple[BasePrediction, ...],
+        base_predictions: tuple[BasePrediction, ...],
         draw: np.ndarray | None,
-        cores: Cores,
+        threads: Threads,
     ) -> list[Answer]:
         """The answers to one step; a list, because nothing is filled in before all are known."""
-        context = StepContext.of(state, step.rows, step.distance, self.layout, hints)
+        context = StepContext.of(state, step.rows, step.distance, self.layout, base_predictions)
 
         def answer(question: tuple[Network, WindowBatch]) -> Answer:
             network, padded = question
             asked = tokens(context, padded, self.layout, self.model)
             with torch.inference_mode():
-                prediction = network(asked.each(lambda t: t.to(network.device)))
+                prediction = network(asked.map(lambda t: t.to(network.device)))
             if draw is None:
                 values = prediction.mean
             else:
@@ -180,22 +184,22 @@ class Engine:
             )
             return padded.target[valid], *numbers
 
-        return cores.each(answer, list(self._questions(state, step, cores.count)))
+        return threads.map(answer, list(self._questions(state, step, threads.count)))
 
     def _questions(
-        self, state: SeriesSet, step: Step, cores: int
+        self, state: SeriesSet, step: Step, threads: int
     ) -> Iterator[tuple[Network, WindowBatch]]:
         """The windows of a step in batches, and the network that each is put to."""
         parts = windows_of(step, state.start, self.model)
         served = np.minimum(parts.level, len(self.networks) - 1)
         for index, network in enumerate(self.networks):
             own = np.flatnonzero(served == index)
-            for padded in parts.batches(self._share(cores), self._window_bytes, own):
+            for padded in parts.batches(self._share(threads), self._window_bytes, own):
                 yield network, padded
 
-    def _share(self, cores: int) -> int:
+    def _share(self, threads: int) -> int:
         """Bytes that one core's windows may take."""
-        own = self.memory // cores
+        own = self.memory_limit // threads
         return min(own, ENOUGH) if self.networks[0].device.type == "cpu" else own
 
     def _window_bytes(self, size: Int[np.ndarray, " window"]) -> Int[np.ndarray, " window"]:
@@ -205,13 +209,13 @@ class Engine:
 
 def _reading(
     network: Network, padded: WindowBatch, asked: Tokens, window: np.integer, target: np.integer
-) -> Reading:
+) -> AttentionRecord:
     with torch.inference_mode():
-        blocks = network.reading(asked.each(lambda t: t.to(network.device)))
+        blocks = network.attention_weights(asked.map(lambda t: t.to(network.device)))
     weight = torch.stack([block[window, :, target] for block in blocks]).cpu().double().numpy()
-    may = network.may_read(asked)[window, target].numpy()
+    may = network.attention_mask(asked)[window, target].numpy()
     rows = np.concatenate([padded.known[window], padded.target[window]])
-    return Reading(rows[may], weight[..., may])
+    return AttentionRecord(rows[may], weight[..., may])
 
 
 def _carry(
@@ -228,9 +232,9 @@ def _carry(
     scale[rows] = np.where(state.observed[rows], scale[rows], line)
 
 
-def _row_bytes(dims: int, hints: int) -> int:
+def _row_bytes(dims: int, base_predictions: int) -> int:
     """About what a row takes while its series are planned and filled."""
-    return 64 + 40 * dims * (1 + 2 * hints)
+    return 64 + 40 * dims * (1 + 2 * base_predictions)
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:

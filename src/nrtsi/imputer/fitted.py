@@ -21,7 +21,7 @@ from nrtsi.errors import InputError
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.evaluation.method_selection import MethodSelection
-from nrtsi.inference import Engine, Reading, noise
+from nrtsi.inference import Engine, AttentionRecord, noise
 from nrtsi.network.names import with_prefix
 from nrtsi.network.registry import network_of
 from nrtsi.network.tokens import TokenLayout
@@ -62,7 +62,7 @@ class FittedModel:
 
     def with_memory_limit(self, limit: int) -> "FittedModel":
         """The same model, using at most `limit` bytes of working memory."""
-        return replace(self, engine=replace(self.engine, memory=limit))
+        return replace(self, engine=replace(self.engine, memory_limit=limit))
 
     def predict(
         self,
@@ -112,7 +112,7 @@ class FittedModel:
         for step, state in self.engine.walk(self.scaler.scale(series)):
             yield step, self.scaler.unscale(state.value)
 
-    def reading(self, series: SeriesSet, row: int) -> tuple[SeriesSet, Reading]:
+    def attention(self, series: SeriesSet, row: int) -> tuple[SeriesSet, AttentionRecord]:
         """The known values before a missing row is imputed, and its attention weights.
 
         Raises:
@@ -124,7 +124,7 @@ class FittedModel:
         for step in plan(series, self.engine.schedule):
             if row in step.rows:
                 value = np.where(state.observed, self.scaler.unscale(state.value), 0.0)
-                return replace(state, value=value), self.engine.reading(scaled, state, step, row)
+                return replace(state, value=value), self.engine.attention(scaled, state, step, row)
             _, state = next(walk)
         raise InputError(f"row must be one that misses something, got {row}; choose another")
 
@@ -142,8 +142,12 @@ class FittedModel:
     def reason(self) -> str:
         """Why this network was chosen."""
         layout = self.engine.layout
-        if self.engine.model.network == "near":
-            return "as asked for" if self.engine.hints.flow is None else "rows go on by themselves"
+        if self.engine.model.network == "pointwise":
+            return (
+                "as asked for"
+                if self.engine.predictors.flow is None
+                else "rows go on by themselves"
+            )
         if layout.dims == 1:
             return "one column"
         if not layout.partial:
@@ -159,7 +163,7 @@ class FittedModel:
             "preset": self.preset,
             "setting": self.setting,
             "network": f"{engine.model.network}: {self.reason}",
-            **engine.hints.words(),
+            **engine.predictors.words(),
             "steps": self.steps,
             "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
@@ -180,7 +184,7 @@ class FittedModel:
             for name, tensor in network.state_dict().items()
         }
         tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
-        given, hints = self.engine.hints.pack()
+        given, hints = self.engine.predictors.pack()
         tensors |= {f"hints.{name}": tensor for name, tensor in given.items()}
         arrays, evaluation = to_state((self.calibration, self.auto))
         tensors |= {f"evaluation.{name}": torch.tensor(each) for name, each in arrays.items()}

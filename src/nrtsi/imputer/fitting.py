@@ -97,10 +97,10 @@ def fit_model(
     model = FittedModel(
         engine=Engine(
             trained.networks,
-            trained.course.model,
-            trained.course.layout,
-            trained.course.schedule,
-            trained.hints.lasting(),
+            trained.plan.model,
+            trained.plan.layout,
+            trained.plan.schedule,
+            trained.predictors.lasting(),
         ),
         scaler=scaler,
         fingerprint=fingerprint(series),

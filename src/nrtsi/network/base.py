@@ -22,26 +22,26 @@ class Network(nn.Module):
         config: Sizes and inputs.
     """
 
-    size: Tensor
+    feature_scale: Tensor
     """What each channel of a token is divided by: differences may be a thousandth of values."""
 
-    shares: Tensor
+    blend_weights: Tensor
     """Share of each hint in what is corrected, the rest being the interpolation; by a cell's
     distance from what is known, and by channel."""
 
-    spread: Tensor
+    correction_scale: Tensor
     """What that leaves over, likewise: the unit of the corrections."""
 
-    trust: Tensor
+    shrinkage: Tensor
     """Share of each correction that is made, likewise; found after training."""
 
-    wider: Tensor
+    scale_factor: Tensor
     """What each scale is multiplied by, likewise."""
 
-    one_size = True
+    scales_features = True
     """Whether its inputs are brought to one size."""
 
-    windows_a_core = 32
+    windows_per_core = 32
     """Windows that are worth a core of their own."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -53,11 +53,11 @@ class Network(nn.Module):
         """Where the weights are."""
         return next(self.parameters()).device
 
-    def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
+    def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True where something of the token can reach the target in a single block."""
         raise NotImplementedError
 
-    def reading(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
+    def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
         """How much each target reads of each token, for every block in which targets read."""
         raise NotImplementedError
 
@@ -70,13 +70,14 @@ class Network(nn.Module):
             # The untrained network corrects nothing.
             nn.init.zeros_(self.head.mean.weight)
             nn.init.zeros_(self.head.mean.bias)
-            for name in ("spread", "trust", "wider"):
-                self.register_buffer(name, torch.ones(layout.bands, layout.dims))
-            if self.one_size:
-                self.register_buffer("size", torch.ones(layout.channels(self.config)))
-            if layout.hints:
+            for name in ("correction_scale", "shrinkage", "scale_factor"):
+                self.register_buffer(name, torch.ones(layout.distance_bins, layout.dims))
+            if self.scales_features:
+                self.register_buffer("feature_scale", torch.ones(layout.channels(self.config)))
+            if layout.base_predictors:
                 self.register_buffer(
-                    "shares", torch.zeros(layout.bands, layout.hints, layout.dims)
+                    "blend_weights",
+                    torch.zeros(layout.distance_bins, layout.base_predictors, layout.dims),
                 )
 
     def _answer(
@@ -88,23 +89,27 @@ class Network(nn.Module):
             prediction = self.head(self.norm(asked.to(self.head.mean.weight.dtype)))
         if not self.config.residual:
             return prediction
-        buffers = self.trust, self.wider, self.spread
-        trust, wider, spread = (_of_cells(by, tokens.band) for by in buffers)
-        return prediction.trusted(trust, wider).moved(self.base(tokens), spread)
+        buffers = self.shrinkage, self.scale_factor, self.correction_scale
+        shrinkage, scale_factor, correction_scale = (
+            _of_cells(by, tokens.distance_bin) for by in buffers
+        )
+        return prediction.shrunk(shrinkage, scale_factor).shifted(
+            self.blend(tokens), correction_scale
+        )
 
     def read(self, tokens: Tokens) -> Float[Tensor, "window set channel"]:
         """What the tokens carry, all channels of a like size."""
-        if "size" not in self._buffers:
+        if "feature_scale" not in self._buffers:
             return tokens.feature
-        return (tokens.feature / self.size).clamp(-FARTHEST, FARTHEST)
+        return (tokens.feature / self.feature_scale).clamp(-FARTHEST, FARTHEST)
 
-    def base(self, tokens: Tokens) -> Float[Tensor, "window target dim"]:
+    def blend(self, tokens: Tokens) -> Float[Tensor, "window target dim"]:
         """What is corrected, where the network predicts corrections."""
-        if "shares" not in self._buffers:
-            return tokens.base
-        line = tokens.base.unsqueeze(2)
-        share = _of_cells(self.shares, tokens.band.unsqueeze(2))
-        return tokens.base + (share * (tokens.hinted - line)).sum(dim=2)
+        if "blend_weights" not in self._buffers:
+            return tokens.interpolation
+        line = tokens.interpolation.unsqueeze(2)
+        share = _of_cells(self.blend_weights, tokens.distance_bin.unsqueeze(2))
+        return tokens.interpolation + (share * (tokens.base_predictions - line)).sum(dim=2)
 
     def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
         """The weights of every plain attention among `readers`, in the order of their use."""
@@ -127,13 +132,14 @@ class Network(nn.Module):
 
 
 def _of_cells(
-    by: Float[Tensor, "band *hint dim"], band: Int[Tensor, "window target *#hint #dim"]
+    by: Float[Tensor, "distance_bin *hint dim"],
+    distance_bin: Int[Tensor, "window target *#hint #dim"],
 ) -> Float[Tensor, "window target *hint dim"]:
     """What each target has of what is kept by distance and channel."""
     others = torch.meshgrid(
         *(torch.arange(size, device=by.device) for size in by.shape[1:]), indexing="ij"
     )
-    return by[(band, *others)]
+    return by[(distance_bin, *others)]
 
 
 def feed_forward(config: ModelConfig) -> nn.Sequential:

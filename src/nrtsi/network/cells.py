@@ -29,10 +29,10 @@ class CellNetwork(Network):
         layout: What the tokens carry; every mark of a row must be there channel by channel.
     """
 
-    windows_a_core = 2
+    windows_per_core = 2
 
     # Every channel is scaled by itself: one size made no difference (docs/research-log.md).
-    one_size = False
+    scales_features = False
 
     def __init__(self, config: ModelConfig, layout: TokenLayout) -> None:
         super().__init__(config)
@@ -44,7 +44,7 @@ class CellNetwork(Network):
         of_row = self.before + self.behind
         of_cell, odd = divmod(layout.channels(config) - of_row, layout.dims)
         assert not odd, "what is not the row's must be there for every channel"
-        self.enter = nn.Linear(of_cell, config.width)
+        self.embed = nn.Linear(of_cell, config.width)
         self.enter_row = nn.Linear(of_row, config.width, bias=False)
         self.identity = nn.Parameter(torch.randn(layout.dims, config.width) / 2)
         self.blocks = nn.ModuleList(CellBlock(config, layout.dims) for _ in range(config.blocks))
@@ -60,12 +60,12 @@ class CellNetwork(Network):
             encoded = block(encoded, bias, turn)
         return self._answer(packed.targets(encoded.transpose(1, 2)), tokens)
 
-    def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
+    def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True for all rows of the window: cells of targets read each other as well."""
-        targets = tokens.base.shape[1]
+        targets = tokens.interpolation.shape[1]
         return tokens.valid.unsqueeze(1).expand(-1, targets, -1)
 
-    def reading(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
+    def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
         """How much the cells of a target read of each row, over time and on the average.
 
         What they read of the other channels of their own row is not in it.
@@ -83,7 +83,7 @@ class CellNetwork(Network):
         own = feature[..., self.before : end]
         own = own.reshape(*feature.shape[:2], -1, self.dims)
         of_row = torch.cat([feature[..., : self.before], feature[..., end:]], dim=-1)
-        cells = self.enter(own.permute(0, 3, 1, 2)) + self.enter_row(of_row).unsqueeze(1)
+        cells = self.embed(own.permute(0, 3, 1, 2)) + self.enter_row(of_row).unsqueeze(1)
         return cells + self.identity[:, None]
 
     def _turn(
@@ -140,7 +140,7 @@ class _Packed:
     place: Int[Tensor, "window set"]
     """Where each token of the set is among the rows; the last, where it is padding."""
 
-    obs: int
+    n_known: int
 
     @classmethod
     def of(cls, tokens: Tokens) -> "_Packed":
@@ -150,7 +150,11 @@ class _Packed:
         place = torch.argsort(order, dim=1).clamp(max=size - 1)
         chosen = window, order[:, :size]
         return cls(
-            tokens.feature[chosen], tokens.time[chosen], tokens.valid[chosen], place, tokens.obs
+            tokens.feature[chosen],
+            tokens.time[chosen],
+            tokens.valid[chosen],
+            place,
+            tokens.n_known,
         )
 
     def bias(self, dims: int, dtype: torch.dtype) -> Float[Tensor, "sequence 1 1 row"] | None:
@@ -165,7 +169,7 @@ class _Packed:
     ) -> Float[Tensor, "window target dim width"]:
         """The rows that are targets, where the set has them."""
         window = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)
-        return rows[window, self.place[:, self.obs :]]
+        return rows[window, self.place[:, self.n_known :]]
 
     def unpacked(
         self, weights: Float[Tensor, "sequence head row row"], dims: int
@@ -173,5 +177,5 @@ class _Packed:
         """Weights between rows as weights between targets and tokens of the set."""
         mean = weights.reshape(-1, dims, *weights.shape[1:]).mean(dim=1)
         window = torch.arange(mean.shape[0], device=mean.device)[:, None, None]
-        target = self.place[:, self.obs :, None]
+        target = self.place[:, self.n_known :, None]
         return mean.permute(0, 2, 3, 1)[window, target, self.place[:, None]].permute(0, 3, 1, 2)

@@ -32,14 +32,14 @@ class CellDistribution(Protocol):
         """How far the truth may be from it: as large as errors of the kind usually are."""
         ...
 
-    def moved(
+    def shifted(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "CellDistribution":
         """The same prediction for `shift + scale × cell`."""
         ...
 
-    def trusted(
-        self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
+    def shrunk(
+        self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
     ) -> "CellDistribution":
         """The same with a share of its best guess, so many times as wide."""
         ...
@@ -69,14 +69,14 @@ class Point:
         """The unit, of every cell alike."""
         return torch.ones_like(self.mean) * self.unit
 
-    def moved(
+    def shifted(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Point":
         """The same guess for `shift + scale × cell`."""
         return Point(shift + scale * self.mean, scale * self.unit)
 
-    def trusted(
-        self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
+    def shrunk(
+        self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
     ) -> "Point":
         """A share of the guess."""
         return Point(share * self.mean, self.unit)
@@ -106,17 +106,17 @@ class Gaussian:
         """The standard deviation."""
         return self.log_scale.exp()
 
-    def moved(
+    def shifted(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Gaussian":
         """The same distribution for `shift + scale × cell`."""
         return Gaussian(shift + scale * self.mean, self.log_scale + scale.log())
 
-    def trusted(
-        self, share: Float[Tensor, "#*batch dim"], wider: Float[Tensor, "#*batch dim"]
+    def shrunk(
+        self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
     ) -> "Gaussian":
         """The same distribution about a share of its mean, so many times as wide."""
-        return Gaussian(share * self.mean, self.log_scale + wider.log())
+        return Gaussian(share * self.mean, self.log_scale + scale_factor.log())
 
     def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Mean plus scaled noise."""

@@ -21,7 +21,7 @@ class Perceptron(nn.Module):
 
     def __init__(self, inputs: int, width: int, blocks: int, outputs: int) -> None:
         super().__init__()
-        self.enter = nn.Linear(inputs, width)
+        self.embed = nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(
             nn.Sequential(
                 nn.LayerNorm(width, bias=False),
@@ -31,13 +31,13 @@ class Perceptron(nn.Module):
             )
             for _ in range(blocks)
         )
-        self.leave = nn.Linear(width, outputs)
-        nn.init.zeros_(self.leave.weight)
-        nn.init.zeros_(self.leave.bias)
+        self.project = nn.Linear(width, outputs)
+        nn.init.zeros_(self.project.weight)
+        nn.init.zeros_(self.project.bias)
 
     def forward(self, token: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch output"]:
         """What the layers say of each token."""
-        inside = self.enter(token)
+        inside = self.embed(token)
         for block in self.blocks:
             inside = inside + block(inside)
-        return self.leave(inside)
+        return self.project(inside)

@@ -12,7 +12,7 @@ from nrtsi.network.tokens import TokenLayout, Tokens
 
 __all__ = ["PointwiseNetwork"]
 
-# Without attention there is room for wider layers.
+# Without attention there is room for scale_factor layers.
 WIDER = 3
 
 
@@ -31,26 +31,26 @@ class PointwiseNetwork(Network):
         width, blocks = WIDER * config.width, -(-config.blocks // 2)
         self.layers = Perceptron(layout.channels(config), width, blocks, config.width)
         # The head starts with nothing: were this 0 as well, nothing would ever be learnt.
-        self.layers.leave.reset_parameters()
+        self.layers.project.reset_parameters()
         self._add_head(layout, layout.dims)
 
     def forward(self, tokens: Tokens) -> CellDistribution:
         """Predicts the targets of every window."""
-        feature, valid = (each[:, tokens.obs :] for each in (self.read(tokens), tokens.valid))
+        feature, valid = (each[:, tokens.n_known :] for each in (self.read(tokens), tokens.valid))
         # Without padding, which may be most of it.
         answers = self.layers(feature[valid])
         said = answers.new_zeros(*valid.shape, self.config.width)
         said[valid] = answers
         return self._answer(said, tokens)
 
-    def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
+    def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True for the target itself."""
-        targets = tokens.base.shape[1]
-        own = torch.eye(tokens.obs + targets, dtype=torch.bool, device=tokens.valid.device)[
-            tokens.obs :
+        targets = tokens.interpolation.shape[1]
+        own = torch.eye(tokens.n_known + targets, dtype=torch.bool, device=tokens.valid.device)[
+            tokens.n_known :
         ]
         return own & tokens.valid.unsqueeze(1)
 
-    def reading(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
+    def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
         """All of it is read of the target itself."""
-        return [self.may_read(tokens).unsqueeze(1).float()]
+        return [self.attention_mask(tokens).unsqueeze(1).float()]

@@ -17,7 +17,7 @@ __all__ = ["Network", "network_of", "window_bytes", "windows_of"]
 
 KINDS: dict[str, type[CellNetwork] | type[PointwiseNetwork] | type[RowNetwork]] = {
     "cells": CellNetwork,
-    "near": PointwiseNetwork,
+    "pointwise": PointwiseNetwork,
     "rows": RowNetwork,
 }
 
@@ -42,7 +42,7 @@ def windows_of(
     rows, level, known = step.rows, step.level, step.sources
     if config.network == "cells":
         known, level = step.known, np.where(step.known[rows], 0, level)
-    if config.network == "near":
+    if config.network == "pointwise":
         known = np.zeros_like(known)
     if asked is not None:
         rows, level = rows[asked], level[asked]

@@ -23,23 +23,23 @@ class RowNetwork(Network):
 
     def __init__(self, config: ModelConfig, layout: TokenLayout) -> None:
         super().__init__(config)
-        self.enter = nn.Linear(layout.channels(config), config.width)
+        self.embed = nn.Linear(layout.channels(config), config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.cross = None if config.encode_targets else Block(config)
         self._add_head(layout, layout.dims)
 
     def forward(self, tokens: Tokens) -> CellDistribution:
         """Predicts the targets of every window."""
-        return self._answer(self._encode(self.enter(self.read(tokens)), tokens), tokens)
+        return self._answer(self._encode(self.embed(self.read(tokens)), tokens), tokens)
 
-    def may_read(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
+    def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """True where the target may read the token."""
-        return attention_mask(tokens.valid, tokens.obs)[:, tokens.obs :]
+        return attention_mask(tokens.valid, tokens.n_known)[:, tokens.n_known :]
 
-    def reading(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
+    def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
         """How much each target reads of each token, for every block in which targets read."""
         weights = self._weights(self.blocks if self.cross is None else self.cross, tokens)
-        targets = tokens.base.shape[1]
+        targets = tokens.interpolation.shape[1]
         return [each[:, :, -targets:] for each in weights]
 
     def _encode(
@@ -47,7 +47,7 @@ class RowNetwork(Network):
         encoded: Float[Tensor, "window set width"],
         tokens: Tokens,
     ) -> Float[Tensor, "window target width"]:
-        obs = tokens.obs
+        obs = tokens.n_known
         bias = attention_bias(tokens.valid, obs, encoded.dtype)
         turn = turns(tokens.time, self.config.head_size // 2) if self.config.relative else None
         if self.cross is None:

@@ -8,20 +8,20 @@ from typing import Generic, TypeVar
 
 import torch
 
-__all__ = ["Ahead", "Cores"]
+__all__ = ["Prefetch", "Threads"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Cores:
+class Threads:
     """Threads that share pieces of work, each piece done by one core.
 
     Small networks are faster so: a core that has its own piece need not wait for another after
     every operation, and what it works on stays in its cache. Beside a GPU one thread prepares what
     comes next while another waits.
 
-    >>> Cores(2).each(abs, [-1, 2, -3])
+    >>> Threads(2).map(abs, [-1, 2, -3])
     [1, 2, 3]
     """
 
@@ -30,7 +30,7 @@ class Cores:
         self._pool: ThreadPoolExecutor | None = None
 
     @classmethod
-    def of(cls, device: torch.device) -> "Cores":
+    def of(cls, device: torch.device) -> "Threads":
         """As many as PyTorch would use for one piece of work."""
         with _STARTING:
             return cls(torch.get_num_threads() if device.type == "cpu" else 2)
@@ -41,7 +41,7 @@ class Cores:
             self._pool.shutdown()
             self._pool = None
 
-    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """The function of every item, in the order of the items."""
         if self.count == 1 or len(items) == 1:
             return [function(item) for item in items]
@@ -81,10 +81,10 @@ def _single_threads(count: int) -> ThreadPoolExecutor:
     return pool
 
 
-class Ahead(Generic[Result]):
+class Prefetch(Generic[Result]):
     """Calls a function of a number, and the one that will be asked for next in the meantime.
 
-    >>> square = Ahead(lambda number: number**2)
+    >>> square = Prefetch(lambda number: number**2)
     >>> square(3, following=4), square(4, following=5)
     (9, 16)
     """

@@ -37,11 +37,11 @@ class TokenLayout:
     levels: int = 5
     """Levels that are learnt from; coarser distances count as the coarsest."""
 
-    hints: int = 0
-    """How many hints tokens carry, such as what is remembered of series like theirs."""
+    base_predictors: int = 0
+    """How many base_predictions tokens carry, such as what is remembered of series like theirs."""
 
     @property
-    def bands(self) -> int:
+    def distance_bins(self) -> int:
         """Kinds of targets by their distance from what is known, on both sides or on one."""
         return 2 * self.levels
 
@@ -66,7 +66,7 @@ class TokenLayout:
             count += 2 * self.dims + 2 * marks
         if config.slopes:
             count += 5 * self.dims
-        count += 2 * self.hints * self.dims
+        count += 2 * self.base_predictors * self.dims
         return count + 2 * config.relative
 
 
@@ -83,30 +83,30 @@ class Tokens:
     valid: Bool[Tensor, "window set"]
     """False where the window is padded."""
 
-    base: Float[Tensor, "window target dim"]
+    interpolation: Float[Tensor, "window target dim"]
     """Linear interpolation at the targets."""
 
-    hinted: Float[Tensor, "window target hint dim"]
+    base_predictions: Float[Tensor, "window target hint dim"]
     """What each hint says of them; the interpolation where it says nothing."""
 
-    band: Int[Tensor, "window target #dim"]
+    distance_bin: Int[Tensor, "window target #dim"]
     """Level of each target's own distance from what is known of its channel, which may be another
     than the window's where rows are partly known; `TokenLayout.levels` higher beyond the ends."""
 
     level: Int[Tensor, " window"]
     """Level of the window's distances, counted from 0 and below `TokenLayout.levels`."""
 
-    obs: int
+    n_known: int
     """How many of the set are known rows."""
 
     @classmethod
     def names(cls) -> list[str]:
         """Names of the tensors."""
-        return [f.name for f in fields(cls) if f.name != "obs"]
+        return [f.name for f in fields(cls) if f.name != "n_known"]
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
         """The same with every tensor changed."""
-        return self._changed(self.obs, change, change, change)
+        return self._changed(self.n_known, change, change, change)
 
     def resized(
         self, obs: int, of_set: Callable[[Tensor], Tensor], of_targets: Callable[[Tensor], Tensor]
@@ -118,10 +118,13 @@ class Tokens:
         of_set, of_targets, of_window = changes
         changed = {
             **{name: of_set(getattr(self, name)) for name in ("feature", "time", "valid")},
-            **{name: of_targets(getattr(self, name)) for name in ("base", "hinted", "band")},
+            **{
+                name: of_targets(getattr(self, name))
+                for name in ("interpolation", "base_predictions", "distance_bin")
+            },
             "level": of_window(self.level),
         }
-        return Tokens(obs=obs, **changed)
+        return Tokens(n_known=obs, **changed)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ class StepContext:
     distance: Float[np.ndarray, " row"]
     """Gaps of the targets; nothing where a row is none."""
 
-    hints: tuple[BasePrediction, ...] = ()
+    base_predictions: tuple[BasePrediction, ...] = ()
     """What is said of every cell without a network."""
 
     off: tuple[SeriesSet, ...] = ()
@@ -146,15 +149,17 @@ class StepContext:
         rows: Int[np.ndarray, " target"],
         distance: Float[np.ndarray, " target"],
         layout: TokenLayout,
-        hints: tuple[BasePrediction, ...] = (),
+        base_predictions: tuple[BasePrediction, ...] = (),
     ) -> "StepContext":
         """Looks once for all that the windows of a step ask for."""
         distances = np.zeros(series.rows)
         distances[rows] = distance
         known = Known.of(layout.seen(series.observed), series.start)
-        assert len(hints) == layout.hints, "a layout with hints needs them"
-        off = tuple(replace(series, value=series.value - hint.mean) for hint in hints)
-        return cls(series, known, distances, hints, off)
+        assert len(base_predictions) == layout.base_predictors, (
+            "a layout with base_predictions needs them"
+        )
+        off = tuple(replace(series, value=series.value - hint.mean) for hint in base_predictions)
+        return cls(series, known, distances, base_predictions, off)
 
 
 def tokens(
@@ -187,11 +192,11 @@ def tokens(
         feature=torch.from_numpy(feature * valid[..., None]),
         time=torch.from_numpy((offset * valid).astype(np.float32)),
         valid=torch.from_numpy(valid),
-        base=torch.from_numpy(said.base[:, obs:].astype(np.float32)),
-        hinted=torch.from_numpy(said.hinted[:, obs:].astype(np.float32)),
-        band=torch.from_numpy(said.band(layout.levels)[:, obs:]),
+        interpolation=torch.from_numpy(said.base[:, obs:].astype(np.float32)),
+        base_predictions=torch.from_numpy(said.base_predictions[:, obs:].astype(np.float32)),
+        distance_bin=torch.from_numpy(said.distance_bin(layout.levels)[:, obs:]),
         level=torch.from_numpy(np.minimum(padded.level, layout.levels - 1)),
-        obs=obs,
+        n_known=obs,
     )
 
 
@@ -203,12 +208,12 @@ class _Said:
     """What is known of it, or the interpolation."""
 
     near: Float[np.ndarray, "window set feature"]
-    """What is around it, and what the hints say of it."""
+    """What is around it, and what the base_predictions say of it."""
 
     base: Float[np.ndarray, "window set dim"]
     """Interpolation."""
 
-    hinted: Float[np.ndarray, "window set hint dim"]
+    base_predictions: Float[np.ndarray, "window set hint dim"]
     """What each hint says; the interpolation where it says nothing."""
 
     before: Float[np.ndarray, "window set #dim"]
@@ -217,7 +222,7 @@ class _Said:
     after: Float[np.ndarray, "window set #dim"]
     """The same behind it."""
 
-    def band(self, levels: int) -> Int[np.ndarray, "window set #dim"]:
+    def distance_bin(self, levels: int) -> Int[np.ndarray, "window set #dim"]:
         """Level of the distance, by sides."""
         near, far = np.minimum(self.before, self.after), np.maximum(self.before, self.after)
         return level_of(near, max_level=levels - 1) + levels * np.isinf(far)
@@ -233,7 +238,7 @@ def _said(
     series, flat = context.series, rows.reshape(-1)
     shape = (*rows.shape, series.dims)
     known = series.observed[flat]
-    if not (config.neighbours or config.slopes or config.residual or context.hints):
+    if not (config.neighbours or config.slopes or config.residual or context.base_predictions):
         nothing, zero = np.zeros((*rows.shape, 0)), np.zeros(shape)
         none, here = np.zeros((*rows.shape, 0, series.dims)), zero[..., :1]
         return _Said(series.value[flat].reshape(shape), nothing, zero, none, here, here)
@@ -247,18 +252,18 @@ def _said(
     near = [around.steps()] if config.neighbours else []
     if config.slopes:
         near += [around.slopes(), around.steepest(valid)]
-    hinted = np.zeros((flat.size, len(context.hints), series.dims))
-    for index, (hint, off) in enumerate(zip(context.hints, context.off, strict=True)):
+    base_predictions = np.zeros((flat.size, len(context.base_predictions), series.dims))
+    for index, (hint, off) in enumerate(zip(context.base_predictions, context.off, strict=True)):
         # Moved so that it passes through what is known by now, be it filled in.
         moved = between(off, series.time[flat], wide_left, wide_right)
-        hinted[:, index] = np.where(hint.available[flat], hint.mean[flat] + moved, base)
-        gained = np.where(known, off.value[flat], hinted[:, index] - value)
+        base_predictions[:, index] = np.where(hint.available[flat], hint.mean[flat] + moved, base)
+        gained = np.where(known, off.value[flat], base_predictions[:, index] - value)
         near += [gained, hint.uncertainty[flat]]
     return _Said(
         value.reshape(shape),
         _joined(near, rows.shape),
         base.reshape(shape),
-        hinted.reshape(*rows.shape, len(context.hints), series.dims),
+        base_predictions.reshape(*rows.shape, len(context.base_predictions), series.dims),
         *(each.reshape(*rows.shape, -1) for each in around.distances()),
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.network.names import with_prefix
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 from nrtsi.predictors.analogs import AnalogModel
 from nrtsi.predictors.dynamics import TransitionModel
 from nrtsi.predictors.gaussian_process import MultiOutputGP
@@ -41,11 +41,11 @@ class BasePredictors:
         """How many there are."""
         return sum(each is not None for each in (self.memory, self.flow, self.field))
 
-    def give(
+    def predict(
         self,
         series: SeriesSet,
         own: Int[np.ndarray, " series"] | None = None,
-        cores: Cores | None = None,
+        threads: Threads | None = None,
     ) -> tuple[BasePrediction, ...]:
         """What is to be said of `series`, from its observed cells alone.
 
@@ -53,14 +53,14 @@ class BasePredictors:
         """
         given = []
         if self.memory is not None:
-            recalled = self.memory.recall(series, own, cores)
+            recalled = self.memory.recall(series, own, threads)
             there = recalled.scale > 0
             given.append(BasePrediction(recalled.value, there, _unsure(recalled.scale, there)))
         if self.flow is not None:
             carried = self.flow.carry(series)
             given.append(BasePrediction(carried.value, carried.there[:, None], carried.apart))
         if self.field is not None:
-            kriged = self.field.krige(series, cores)
+            kriged = self.field.krige(series, threads)
             there = np.ones_like(series.observed)
             given.append(BasePrediction(kriged.value, there, _unsure(kriged.scale, there)))
         return tuple(given)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nrtsi.core.interpolation import Known, interpolate
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 
 __all__ = [
     "FAR",
@@ -179,7 +179,7 @@ class MultiOutputGP(nn.Module):
         return torch.diag((2 * self.noise).exp()[torch.from_numpy(cells.channel)] + JITTER)
 
     @torch.inference_mode()
-    def krige(self, series: SeriesSet, cores: Cores | None = None) -> GPPrediction:
+    def krige(self, series: SeriesSet, threads: Threads | None = None) -> GPPrediction:
         """What the known cells of `series` say of the others."""
         value = interpolate(series)
         usual = self.covariance(torch.zeros(1).double())[0].diagonal() + (2 * self.noise).exp()
@@ -190,8 +190,8 @@ class MultiOutputGP(nn.Module):
         def ask(block: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
             return self._asked(series, known, block, by_lag)
 
-        cores = Cores(1) if cores is None else cores
-        for rows, channel, mean, explained in cores.each(ask, _blocks(series, self._near)):
+        threads = Threads(1) if threads is None else threads
+        for rows, channel, mean, explained in threads.map(ask, _blocks(series, self._near)):
             value[rows, channel] = mean
             left = usual.numpy()[channel] - explained
             scale[rows, channel] = np.sqrt(np.maximum(left, JITTER))

@@ -44,7 +44,7 @@ def fastest(
 ) -> nn.Module:
     """The network as it trains fastest: compiled where that is asked for, or a long run gains.
 
-    On a CPU it gains nothing: a compiled network is not divided among the cores, which saves more.
+    On a CPU it gains nothing: a compiled network is not divided among the threads, which saves more.
     Where the budget is in steps, `seconds` is None: there is no telling how long they take.
     """
     if compiling is None:

@@ -34,30 +34,30 @@ WORTH, PROMISING = 0.9, 0.95
 def fit_base_predictors(run: TrainingRun, saved: Saved | None) -> None:
     """Gives the run what is remembered, and the field and the flow of its data where of use."""
     if saved is None:
-        run.hints = BasePredictors(run.memory)
-        run.hints = replace(run.hints, field=_learnt_field(run))
-        run.hints = replace(run.hints, flow=_learnt_flow(run))
-        run.opened = 0.0 if run.course.budget.seconds is None else min(0.9, run.share(0))
+        run.predictors = BasePredictors(run.memory)
+        run.predictors = replace(run.predictors, field=_learnt_field(run))
+        run.predictors = replace(run.predictors, flow=_learnt_flow(run))
+        run.opened = 0.0 if run.plan.budget.seconds is None else min(0.9, run.share(0))
     else:
         tensors, settings = saved
         run.seconds_before, run.opened = settings["seconds"], settings["opened"]
         learnt = BasePredictors.unpack(with_prefix(tensors, "hints."), settings["hints"])
-        run.hints = replace(learnt, memory=run.memory)
-    layout = replace(run.course.layout, hints=run.hints.count)
-    run.course = replace(run.course, layout=layout)
-    if run.hints.flow and run.course.free and run.course.model.network == "rows":
+        run.predictors = replace(learnt, memory=run.memory)
+    layout = replace(run.plan.layout, base_predictors=run.predictors.count)
+    run.plan = replace(run.plan, layout=layout)
+    if run.predictors.flow and run.plan.free and run.plan.model.network == "rows":
         # A row that decides the next leaves nothing to be read behind the nearest ones.
-        model = run.course.model.model_copy(update={"network": "near", "per_level": False})
-        train = run.course.train.model_copy(update={"batch": 2 * run.course.train.batch})
-        run.course = replace(run.course, model=model, train=train)
+        model = run.plan.model.model_copy(update={"network": "pointwise", "per_level": False})
+        train = run.plan.train.model_copy(update={"batch": 2 * run.plan.train.batch})
+        run.plan = replace(run.plan, model=model, train=train)
 
 
 def _learnt_field(run: TrainingRun) -> MultiOutputGP | None:
     """How cells go with each other, learnt in a part of the budget; None where of no use."""
-    course = run.course
-    if not (course.model.field and _has_time(run, FIELD_SECONDS)):
+    plan = run.plan
+    if not (plan.model.field and _has_time(run, FIELD_SECONDS)):
         return None
-    survey = GPTrainer.of(*run.material(validation=False), course.layout.periods, course.seed)
+    survey = GPTrainer.of(*run.material(validation=False), plan.layout.periods, plan.seed)
     if survey is None:
         return None
     trial = _trial(run)
@@ -76,11 +76,11 @@ def _learnt_field(run: TrainingRun) -> MultiOutputGP | None:
 
 def _learnt_flow(run: TrainingRun) -> TransitionModel | None:
     """How rows go on, learnt in a part of the budget; None where that is of no use."""
-    course = run.course
-    if not (course.model.flow and _has_time(run, FLOW_SECONDS)):
+    plan = run.plan
+    if not (plan.model.flow and _has_time(run, FLOW_SECONDS)):
         return None
     learn, hold = (run.material(validation=held) for held in (False, True))
-    apprentice = TransitionTrainer.of(learn, hold, course.train, course.seed)
+    apprentice = TransitionTrainer.of(learn, hold, plan.train, plan.seed)
     if apprentice is None:
         return None
     trial = _trial(run)
@@ -102,14 +102,14 @@ def _learnt_flow(run: TrainingRun) -> TransitionModel | None:
 
 def _has_time(run: TrainingRun, seconds: float) -> bool:
     """Whether there is time to learn hints, and a network that corrects them."""
-    budget = run.course.budget
+    budget = run.plan.budget
     enough = (budget.seconds or 0) >= seconds or (budget.steps or 0) >= LEAST_STEPS
-    return enough and run.course.model.residual
+    return enough and run.plan.model.residual
 
 
 def _trial(run: TrainingRun) -> HeldOutTest:
     hold = run.material(validation=True)
-    return HeldOutTest.of(*hold, run.course.hiding, run.course.seed, run.hints, run.own(hold[0]))
+    return HeldOutTest.of(*hold, run.plan.hiding, run.plan.seed, run.predictors, run.own(hold[0]))
 
 
 class _BudgetSlice:
@@ -119,7 +119,7 @@ class _BudgetSlice:
         self, run: TrainingRun, learner: GPTrainer | TransitionTrainer, share: float
     ) -> None:
         self.run, self.learner, self.share = run, learner, share
-        self.counted = run.course.budget.steps is not None
+        self.counted = run.plan.budget.steps is not None
         self.began = run.share(0)
 
     @property

@@ -35,22 +35,22 @@ def fit_blend(
     Returns how often each level is to be asked for: the more, the more there is to correct.
     """
     # What has learnt from the rows that are asked about: how good it is, others must tell.
-    learnt = questions.hints.flow is not None or questions.hints.field is not None
+    learnt = questions.predictors.flow is not None or questions.predictors.field is not None
     drawn = validation if learnt else questions.draw(0, WINDOWS)
     if drawn is None:
         return None
     tokens, counts = drawn.tokens, drawn.counts
-    if network.one_size:
-        network.size.copy_(_size(tokens))
-    band = tokens.band.expand_as(drawn.truth)
+    if network.scales_features:
+        network.feature_scale.copy_(_size(tokens))
+    distance_bin = tokens.distance_bin.expand_as(drawn.truth)
     layout = questions.layout
-    if layout.hints:
-        network.shares.copy_(_blend(drawn, band, layout))
-    left = (drawn.truth - network.base(tokens)).square()
+    if layout.base_predictors:
+        network.blend_weights.copy_(_blend(drawn, distance_bin, layout))
+    left = (drawn.truth - network.blend(tokens)).square()
     # A channel that its base gets exactly right still needs a scale to be wrong on.
     deviation = _deviation(drawn)
-    spread = _mean(left, counts, band, layout.bands).sqrt()
-    network.spread.copy_(spread.maximum(1e-3 * deviation).clamp(min=1e-9))
+    spread = _mean(left, counts, distance_bin, layout.distance_bins).sqrt()
+    network.correction_scale.copy_(spread.maximum(1e-3 * deviation).clamp(min=1e-9))
     of_window = tokens.level[:, None, None].expand_as(left)
     wrong = _mean(left, counts, of_window, layout.levels).mean(dim=1).sqrt()
     return _shares(wrong.clamp(min=1e-9).double().numpy())
@@ -76,31 +76,36 @@ def _size(tokens: Tokens) -> Float[Tensor, " channel"]:
 
 
 def _blend(
-    drawn: Batch, band: Int[Tensor, "window target dim"], layout: TokenLayout
-) -> Float[Tensor, "band hint dim"]:
+    drawn: Batch, distance_bin: Int[Tensor, "window target dim"], layout: TokenLayout
+) -> Float[Tensor, "distance_bin hint dim"]:
     """Shares of the hints, each between none and all, with which the least is left over."""
     tokens = drawn.tokens
-    wanted = drawn.truth - tokens.base
-    said = (tokens.hinted - tokens.base.unsqueeze(2)).unbind(dim=2)
+    wanted = drawn.truth - tokens.interpolation
+    said = (tokens.base_predictions - tokens.interpolation.unsqueeze(2)).unbind(dim=2)
 
-    def best(band: Int[Tensor, "window target dim"], bands: int) -> Float[Tensor, "band hint dim"]:
-        def both(one: Tensor, other: Tensor) -> Float[Tensor, "band dim"]:
-            return _mean(one * other, drawn.counts, band, bands)
+    def best(
+        distance_bin: Int[Tensor, "window target dim"], distance_bins: int
+    ) -> Float[Tensor, "distance_bin hint dim"]:
+        def both(one: Tensor, other: Tensor) -> Float[Tensor, "distance_bin dim"]:
+            return _mean(one * other, drawn.counts, distance_bin, distance_bins)
 
         agree = torch.stack([both(wanted, each) for each in said], dim=1)
         alike = torch.stack([torch.stack([both(i, j) for j in said], dim=1) for i in said], dim=1)
         return _shares_of(agree, alike)
 
     # A few gaps say little of their own distance: the more of them, the more they are believed.
-    cells = torch.zeros(layout.bands, layout.dims)
-    cells.scatter_add_(0, band.flatten(0, 1), drawn.counts.flatten(0, 1).float())
+    cells = torch.zeros(layout.distance_bins, layout.dims)
+    cells.scatter_add_(0, distance_bin.flatten(0, 1), drawn.counts.flatten(0, 1).float())
     weight = (cells / (cells + BELIEVED)).unsqueeze(1)
-    return weight * best(band, layout.bands) + (1 - weight) * best(torch.zeros_like(band), 1)
+    return weight * best(distance_bin, layout.distance_bins) + (1 - weight) * best(
+        torch.zeros_like(distance_bin), 1
+    )
 
 
 def _shares_of(
-    agree: Float[Tensor, "band hint dim"], alike: Float[Tensor, "band hint hint dim"]
-) -> Float[Tensor, "band hint dim"]:
+    agree: Float[Tensor, "distance_bin hint dim"],
+    alike: Float[Tensor, "distance_bin hint hint dim"],
+) -> Float[Tensor, "distance_bin hint dim"]:
     """The least squares, each share between none and all."""
     share = torch.zeros_like(agree)
     for _ in range(ROUNDS):

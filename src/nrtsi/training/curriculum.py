@@ -36,7 +36,7 @@ VALIDATION_BATCHES, FEWEST_TO_VALIDATE = 8, 128
 
 
 def train(
-    course: TrainingPlan,
+    plan: TrainingPlan,
     series: SeriesSet,
     *,
     validation: SeriesSet | None = None,
@@ -46,7 +46,7 @@ def train(
     resume: bool = False,
     listener: Listener | None = None,
 ) -> Trained:
-    """Trains the networks of a course on the observed cells of `series`, which is scaled.
+    """Trains the networks of a plan on the observed cells of `series`, which is scaled.
 
     The best weights are those with the lowest loss on `validation`, or, without it, on a part of
     `series` that is held out.
@@ -63,13 +63,13 @@ def train(
         InputError: There is too little data to hide any of it, or the checkpoint is another run's,
             or processes that train together have different data.
     """
-    ranks, device = join(course.device)
+    ranks, device = join(plan.device)
     ranks.must_match("data and settings", identity)
     if path is not None and not resume and ranks.leads:
         path.unlink(missing_ok=True)  # a later --resume must not take up an older run
     held = None if validation is None else _dense(validation)
-    course = replace(course, device=device)
-    run = TrainingRun(course, _dense(series), held, kept, path, identity, listener, ranks)
+    plan = replace(plan, device=device)
+    run = TrainingRun(plan, _dense(series), held, kept, path, identity, listener, ranks)
     with ranks.stopping_together():
         return _train(run, resume=resume)
 
@@ -94,18 +94,18 @@ def _train(run: TrainingRun, *, resume: bool) -> Trained:
         log.warning("training was interrupted; the best weights so far are kept")
     except TrainingError as error:
         failure = error
-    if not run.steps_before and run.course.budget.steps != 0:
+    if not run.steps_before and run.plan.budget.steps != 0:
         log.warning("no training step was made within the budget; give a longer one")
-    if run.course.model.residual:
+    if run.plan.model.residual:
         for network, (_, validation) in zip(run.networks, stages, strict=False):
-            fit_shrinkage(network, validation, run.course.train.batch)
+            fit_shrinkage(network, validation, run.plan.train.batch)
     networks = _complete(run, [level for level, _ in stages])
-    if run.course.model.residual and run.steps_before:
+    if run.plan.model.residual and run.steps_before:
         _temper(run, networks)
     return Trained(
         networks,
-        run.course,
-        run.hints,
+        run.plan,
+        run.predictors,
         run.history,
         run.steps_before,
         run.seconds,
@@ -128,10 +128,8 @@ Stage = tuple[int | None, Batch]
 
 def _stages(run: TrainingRun) -> list[Stage]:
     """The levels that occur in the data, finest first, each with its validation questions."""
-    course = run.course
-    levels: Sequence[int | None] = (
-        range(course.layout.levels) if course.model.per_level else (None,)
-    )
+    plan = run.plan
+    levels: Sequence[int | None] = range(plan.layout.levels) if plan.model.per_level else (None,)
     questions = run.questions(validation=True)
     windows = max(VALIDATION_BATCHES * run.windows, FEWEST_TO_VALIDATE)
     drawn = [(level, questions.draw(0, windows, level)) for level in levels]
@@ -145,23 +143,23 @@ def _stages(run: TrainingRun) -> list[Stage]:
 
 
 def _trainer(run: TrainingRun, stage: Stage, stages: int) -> Trainer:
-    course = run.course
+    plan = run.plan
     level, validation = stage
     questions = run.questions(validation=False)
-    with seeded(course.seed):
-        network = network_of(course.model, course.layout)
+    with seeded(plan.seed):
+        network = network_of(plan.model, plan.layout)
     if run.networks:
         network.load_state_dict(run.networks[-1].state_dict())
-    elif course.model.residual:
-        questions = replace(questions, shares=fit_blend(questions, validation, network))
-    seconds = course.budget.seconds
+    elif plan.model.residual:
+        questions = replace(questions, level_weights=fit_blend(questions, validation, network))
+    seconds = plan.budget.seconds
     if seconds is not None:
         seconds *= (1 - run.opened) / stages
     return Trainer(
-        network.to(course.device),
+        network.to(plan.device),
         questions,
         validation,
-        course.train,
+        plan.train,
         level,
         run.ranks,
         seconds,
@@ -178,7 +176,7 @@ def _train_stage(run: TrainingRun, trainer: Trainer, index: int, stages: int) ->
             loss = trainer.advance(max(0.0, used - begins) / (ends - begins))
             used = run.used(trainer)
             valid = None
-            if trainer.step % run.course.train.validate_every == 0 or used >= ends:
+            if trainer.step % run.plan.train.validate_every == 0 or used >= ends:
                 valid = trainer.validate()
                 _note(run, trainer, loss, valid)
                 save(run, trainer, index)
@@ -208,20 +206,20 @@ def _note(run: TrainingRun, trainer: Trainer, loss: float, valid: float) -> None
 
 def _complete(run: TrainingRun, levels: list[int | None]) -> list[Network]:
     """One network a level: a level without one of its own shares that of the next finer."""
-    if not run.course.model.per_level:
+    if not run.plan.model.per_level:
         return run.networks
     trained = dict(zip(levels, run.networks, strict=False))
     complete: list[Network] = []
-    for level in range(run.course.layout.levels):
+    for level in range(run.plan.layout.levels):
         complete.append(trained.get(level) or (complete[-1] if complete else run.networks[0]))
     return complete
 
 
 def _temper(run: TrainingRun, networks: list[Network]) -> None:
     """Tries the networks on whole fillings of what was not learnt from."""
-    course = run.course
-    trial = HeldOutTest.of(*run.material(validation=True), course.hiding, course.seed)
-    engine = Engine(networks, course.model, course.layout, course.schedule, run.hints)
+    plan = run.plan
+    trial = HeldOutTest.of(*run.material(validation=True), plan.hiding, plan.seed)
+    engine = Engine(networks, plan.model, plan.layout, plan.schedule, run.predictors)
     shrink_end_to_end(engine, trial.truth, trial.gappy)
 
 

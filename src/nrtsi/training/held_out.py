@@ -50,7 +50,7 @@ class HeldOutTest:
         truth = series.slices(chosen.begin, chosen.end)
         gappy = truth.hide(hiding.draw(truth, rng))
         series_of = np.searchsorted(series.start, chosen.begin, side="right") - 1
-        given = hints.give(gappy, None if own is None else own[series_of])
+        given = hints.predict(gappy, None if own is None else own[series_of])
         return cls(truth, gappy, tuple(hint.mean for hint in given))
 
     @property
@@ -64,7 +64,7 @@ class HeldOutTest:
         By the mean of the squares, or of another power: of squares a few cells that nobody could
         know may decide.
         """
-        more = [hint.mean for hint in hints.give(self.gappy)]
+        more = [hint.mean for hint in hints.predict(self.gappy)]
         if not all(np.isfinite(each).all() for each in more):
             return False
         left = self._left(*self.others, *more, power=power)

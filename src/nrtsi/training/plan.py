@@ -60,10 +60,10 @@ class Trained:
     networks: list[Network]
     """One for each level, finest first, or a single one."""
 
-    course: TrainingPlan
+    plan: TrainingPlan
     """As it was settled: with the hints that there are, and the network that suits them."""
 
-    hints: BasePredictors
+    predictors: BasePredictors
     history: list[Record]
     steps: int
     seconds: float

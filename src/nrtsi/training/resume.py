@@ -24,7 +24,7 @@ def save(run: TrainingRun, trainer: Trainer, index: int) -> None:
         return
     tensors, state = trainer.pack()
     # What is remembered is made anew of the data, and need not be kept.
-    given, hints = replace(run.hints, memory=None).pack()
+    given, hints = replace(run.predictors, memory=None).pack()
     tensors |= {f"hints.{name}": t for name, t in given.items()}
     for number, network in enumerate(run.networks):
         tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}

@@ -24,7 +24,7 @@ __all__ = ["TrainingRun"]
 class TrainingRun:
     """A training run that can be stopped anywhere and gone on with."""
 
-    course: TrainingPlan
+    plan: TrainingPlan
     series: SeriesSet
     validation: SeriesSet | None
     kept: AnalogFit | None
@@ -32,7 +32,7 @@ class TrainingRun:
     identity: str
     listener: Listener | None
     ranks: ProcessGroup
-    hints: BasePredictors = field(default_factory=BasePredictors)
+    predictors: BasePredictors = field(default_factory=BasePredictors)
     opened: float = 0.0
     """Share of the budget that was used up before the networks' turn came."""
 
@@ -52,7 +52,7 @@ class TrainingRun:
     @property
     def windows(self) -> int:
         """Windows in a step, of all processes together."""
-        return self.ranks.size * self.course.train.batch
+        return self.ranks.size * self.plan.train.batch
 
     def used(self, trainer: Trainer) -> float:
         """Share of the budget used up, the same for all processes."""
@@ -64,7 +64,7 @@ class TrainingRun:
         Raises:
             KeyboardInterrupt: One of several processes was interrupted.
         """
-        return self.course.budget.fraction(steps, self.ranks.clock(self.seconds))
+        return self.plan.budget.fraction(steps, self.ranks.clock(self.seconds))
 
     def agree(self, said: bool) -> bool:
         """What the first of the processes says."""
@@ -95,23 +95,23 @@ class TrainingRun:
         if self.validation is not None:
             series = self.validation if validation else self.series
             return series, Segments.whole(series)
-        rng = np.random.default_rng([self.course.seed, 1])
-        learn, hold = split(self.series, self.course.train.validation, rng, self.course.stretch)
+        rng = np.random.default_rng([self.plan.seed, 1])
+        learn, hold = split(self.series, self.plan.train.validation, rng, self.plan.stretch)
         return self.series, hold if validation else learn
 
     def questions(self, *, validation: bool) -> WindowSampler:
         """What is asked while learning, or to see how well that went."""
-        course = self.course
+        plan = self.plan
         series, spans = self.material(validation=validation)
         return WindowSampler(
             series,
             spans,
-            course.hiding,
-            course.schedule,
-            course.model,
-            course.layout,
-            (course.seed, 2 if validation else 3),
-            course.stretch,
-            hints=self.hints,
+            plan.hiding,
+            plan.schedule,
+            plan.model,
+            plan.layout,
+            (plan.seed, 2 if validation else 3),
+            plan.stretch,
+            predictors=self.predictors,
             own=self.own(series),
         )

@@ -63,15 +63,15 @@ class Batch:
     def pick(self, index: Int[np.ndarray, " picked"]) -> "Batch":
         """Some of the windows, as wide as the widest of them."""
         at = torch.from_numpy(index)
-        picked = Batch(self.tokens.each(lambda t: t[at]), self.truth[at], self.counts[at])
+        picked = Batch(self.tokens.map(lambda t: t[at]), self.truth[at], self.counts[at])
         return picked._trim()
 
     def _trim(self) -> "Batch":
         t = self.tokens
         valid = t.valid.any(dim=0)
         # Padding stands behind the known rows and behind the targets.
-        obs, targets = int(valid[: t.obs].sum()), int(valid[t.obs :].sum())
-        kept = torch.cat([torch.arange(obs), t.obs + torch.arange(targets)])
+        obs, targets = int(valid[: t.n_known].sum()), int(valid[t.n_known :].sum())
+        kept = torch.cat([torch.arange(obs), t.n_known + torch.arange(targets)])
 
         def first(tensor: Tensor) -> Tensor:
             return tensor[:, :targets]
@@ -81,7 +81,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same on `device`."""
-        moved = self.tokens.each(lambda t: t.to(device))
+        moved = self.tokens.map(lambda t: t.to(device))
         return Batch(moved, self.truth.to(device), self.counts.to(device))
 
 
@@ -175,10 +175,10 @@ class WindowSampler:
     seed: tuple[int, ...]
     stretch: int = SEGMENT
 
-    shares: Float[np.ndarray, " level"] | None = None
+    level_weights: Float[np.ndarray, " level"] | None = None
     """How often each level is asked for; all alike without."""
 
-    hints: BasePredictors = field(default_factory=BasePredictors)
+    predictors: BasePredictors = field(default_factory=BasePredictors)
 
     own: Int[np.ndarray, " series"] | None = None
     """The number of each series among those remembered, where there are some; -1 for none."""
@@ -202,7 +202,7 @@ class WindowSampler:
         To remember takes longer than anything else, and so does kriging, and there are windows to
         spare; but not of cells, where a window asks for all that is hidden of its rows.
         """
-        slow = self.hints.memory is not None or self.hints.field is not None
+        slow = self.predictors.memory is not None or self.predictors.field is not None
         spare = slow and self.model.network != "cells"
         return REUSED if spare else 1
 
@@ -214,15 +214,15 @@ class WindowSampler:
             chosen = self.spans.draw(self._stretches(count), rng, self.stretch)
             truth = self.series.slices(chosen.begin, chosen.end)
             hidden = self.hiding.draw(truth, rng)
-            hints = self._hinted(truth, hidden, chosen)
-            asked = list(self._windows(truth, hidden, hints, level))
+            base_predictions = self._hinted(truth, hidden, chosen)
+            asked = list(self._windows(truth, hidden, base_predictions, level))
             self._last.update(key=key, asked=asked)
         found: list[_Asked] = self._last["asked"]
         return found
 
     def _pick(self, asked: list["_Asked"], count: int, rng: np.random.Generator) -> Batch:
         parts = _share_out(asked, count, rng)
-        obs = max(part.tokens.obs for part in parts)
+        obs = max(part.tokens.n_known for part in parts)
         targets = max(part.truth.shape[1] for part in parts)
         return _join([_widen(part, obs, targets) for part in parts])
 
@@ -243,13 +243,13 @@ class WindowSampler:
         """What is said of stretches of which cells are hidden."""
         series = np.searchsorted(self.series.start, chosen.begin, side="right") - 1
         own = None if self.own is None else self.own[series]
-        return self.hints.give(truth.hide(hidden), own)
+        return self.predictors.predict(truth.hide(hidden), own)
 
     def _windows(
         self,
         truth: SeriesSet,
         hidden: Bool[np.ndarray, "row dim"],
-        hints: tuple[BasePrediction, ...],
+        base_predictions: tuple[BasePrediction, ...],
         level: int | None,
     ) -> Iterator["_Asked"]:
         known_from = np.zeros(truth.rows, dtype=np.int64)
@@ -260,7 +260,9 @@ class WindowSampler:
             asked = learnt >= 0 if level is None else learnt == level
             if asked.any():
                 parts = windows_of(step, truth.start, self.model, asked)
-                yield _Asked(self, truth, hidden, hints, known_from, number, step, parts)
+                yield _Asked(
+                    self, truth, hidden, base_predictions, known_from, number, step, parts
+                )
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,7 @@ class _Asked:
     questions: WindowSampler
     truth: SeriesSet
     hidden: Bool[np.ndarray, "row dim"]
-    hints: tuple[BasePrediction, ...]
+    base_predictions: tuple[BasePrediction, ...]
 
     known_from: Int[np.ndarray, " row"]
     """The step after which a hidden row is known; complete once all steps are planned."""
@@ -284,7 +286,9 @@ class _Asked:
     def batch(self, chosen: Int[np.ndarray, " window"]) -> Batch:
         padded = self.parts.pad(chosen)
         ask, step = self.questions, self.step
-        context = StepContext.of(self._state(), step.rows, step.distance, ask.layout, self.hints)
+        context = StepContext.of(
+            self._state(), step.rows, step.distance, ask.layout, self.base_predictions
+        )
         rows, valid = padded.target, padded.target_valid[..., None]
         return Batch(
             tokens(context, padded, ask.layout, ask.model),
@@ -307,7 +311,7 @@ def _share_out(asked: list[_Asked], count: int, rng: np.random.Generator) -> lis
     source = np.repeat(np.arange(len(asked)), [a.parts.count for a in asked])
     inside = np.concatenate([np.arange(a.parts.count) for a in asked])
     found, there = np.unique(level, return_counts=True)
-    shares = asked[0].questions.shares
+    shares = asked[0].questions.level_weights
     quota = _quotas(there, count, np.ones(found.size) if shares is None else shares[found])
     picked = np.concatenate(
         [
@@ -343,13 +347,13 @@ def _quotas(
 def _widen(batch: Batch, obs: int, targets: int) -> Batch:
     """Pads the known rows to `obs` and the targets to `targets`."""
     t = batch.tokens
-    size = t.obs + batch.truth.shape[1]
+    size = t.n_known + batch.truth.shape[1]
 
     def wide(tensor: Tensor) -> Tensor:
         trailing = tensor.shape[2:]
         out = tensor.new_zeros((tensor.shape[0], obs + targets, *trailing))
-        out[:, : t.obs] = tensor[:, : t.obs]
-        out[:, obs : obs + size - t.obs] = tensor[:, t.obs :]
+        out[:, : t.n_known] = tensor[:, : t.n_known]
+        out[:, obs : obs + size - t.n_known] = tensor[:, t.n_known :]
         return out
 
     def tall(tensor: Tensor) -> Tensor:
@@ -365,7 +369,7 @@ def _join(parts: list[Batch]) -> Batch:
         name: torch.cat([getattr(part.tokens, name) for part in parts]) for name in Tokens.names()
     }
     return Batch(
-        Tokens(obs=parts[0].tokens.obs, **joined),
+        Tokens(n_known=parts[0].tokens.n_known, **joined),
         torch.cat([part.truth for part in parts]),
         torch.cat([part.counts for part in parts]),
     )

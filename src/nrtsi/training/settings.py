@@ -66,7 +66,7 @@ def is_partial(setting: str, series: SeriesSet) -> bool:
 def resolve(
     words: Mapping[str, Any], series: SeriesSet, clock: Clock
 ) -> tuple[TrainingPlan, str, str]:
-    """The course of training, the setting and the preset that `words` mean for scaled `series`.
+    """The plan of training, the setting and the preset that `words` mean for scaled `series`.
 
     `words` are the arguments of `NRTSI`.
 
@@ -90,7 +90,7 @@ def resolve(
     batch = _batch(preset.train, model, series.dims)
     train = _changed(TrainConfig, preset.train.model_dump() | batch, words["train"])
     by_channel = partial or model.network == "cells"
-    course = TrainingPlan(
+    plan = TrainingPlan(
         model=model,
         layout=TokenLayout(series.dims, by_channel, periods, schedule.max_level + 1),
         schedule=schedule,
@@ -102,7 +102,7 @@ def resolve(
         stretch=segment_length_for(min(gap, 2 * schedule.reach)),
         free=not {"network", "per_level", "encode_targets"} & set(words["model"] or ()),
     )
-    return course, setting, name
+    return plan, setting, name
 
 
 def device_of(name: str) -> torch.device:

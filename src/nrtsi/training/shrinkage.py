@@ -1,4 +1,4 @@
-"""How far a trained network can be trusted, found on cells that it did not learn from."""
+"""How far a trained network can be shrunk, found on cells that it did not learn from."""
 
 import logging
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ def fit_shrinkage(network: Network, validation: Batch, windows: int) -> None:
     or data, or noise to learn, a share of them is made, down to none. Scales are then made to fit
     what is left over. `windows` are asked at once.
     """
-    network.trust.fill_(1.0)
-    network.wider.fill_(1.0)
+    network.shrinkage.fill_(1.0)
+    network.scale_factor.fill_(1.0)
     found = _found(network, validation, windows)
     cells = found.cells
     best = _shrunk(found.agree, found.size, cells, prior=0.0)
@@ -45,8 +45,8 @@ def fit_shrinkage(network: Network, validation: Batch, windows: int) -> None:
     # What is left over in units of the scale: (wanted - share × made)², term by term.
     left = found.wanted - 2 * share * found.both + share.square() * found.made
     scale = _shrunk(left, cells, cells, prior=1.0).sqrt()
-    network.trust.copy_(share)
-    network.wider.copy_(scale.clamp(1 / WIDEST, WIDEST))
+    network.shrinkage.copy_(share)
+    network.scale_factor.copy_(scale.clamp(1 / WIDEST, WIDEST))
 
 
 def shrink_end_to_end(engine: Engine, truth: SeriesSet, gappy: SeriesSet) -> None:
@@ -58,15 +58,15 @@ def shrink_end_to_end(engine: Engine, truth: SeriesSet, gappy: SeriesSet) -> Non
     networks = list(dict.fromkeys(engine.networks))  # one may serve several levels
     hidden = truth.observed & ~gappy.observed
     corrected = engine.predict(gappy).mean[hidden]
-    trusts = [network.trust.clone() for network in networks]
+    shrinkages = [network.shrinkage.clone() for network in networks]
     for network in networks:
-        network.trust.fill_(0.0)
+        network.shrinkage.fill_(0.0)
     plain = engine.predict(gappy).mean[hidden]
     stretch = np.broadcast_to(truth.owner[:, None], hidden.shape)[hidden]
     share = _kept(corrected - plain, truth.value[hidden] - plain, stretch)
-    log.info("trust: %.2f of the corrections", share)
-    for network, trust in zip(networks, trusts, strict=True):
-        network.trust.copy_(share * trust)
+    log.info("shrinkage: %.2f of the corrections", share)
+    for network, shrinkage in zip(networks, shrinkages, strict=True):
+        network.shrinkage.copy_(share * shrinkage)
 
 
 def _kept(
@@ -104,7 +104,7 @@ class _Sums:
 
     def add(self, batch: Batch, made: Tensor, wanted: Tensor, scale: Tensor) -> None:
         counts = batch.counts
-        level = batch.tokens.band.expand_as(made).flatten(0, 1)
+        level = batch.tokens.distance_bin.expand_as(made).flatten(0, 1)
         sure = scale.square().clamp(min=1e-30)
         terms = {
             "cells": torch.ones_like(made),
@@ -120,7 +120,7 @@ class _Sums:
 
 
 def _found(network: Network, validation: Batch, windows: int) -> _Sums:
-    sums = _Sums(network.trust)
+    sums = _Sums(network.shrinkage)
     network.eval()
     for first in range(0, validation.size, windows):
         some = np.arange(first, min(first + windows, validation.size))
@@ -129,7 +129,7 @@ def _found(network: Network, validation: Batch, windows: int) -> _Sums:
             prediction = network(batch.tokens)
             mean = prediction.mean
             scale = prediction.scale
-        base = network.base(batch.tokens)
+        base = network.blend(batch.tokens)
         sums.add(batch, mean - base, batch.truth - base, scale)
     return sums
 

@@ -15,7 +15,7 @@ from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
 from nrtsi.network.names import with_prefix
 from nrtsi.network.registry import Network
-from nrtsi.network.threads import Ahead, Cores
+from nrtsi.network.threads import Prefetch, Threads
 from nrtsi.network.tokens import Tokens
 from nrtsi.training.acceleration import autocast, fastest
 from nrtsi.training.distributed import ProcessGroup
@@ -79,10 +79,10 @@ class Trainer:
         self._drawn: tuple[int, list[Batch]] | None = None
         self._trained: nn.Module | None = None
         device = self.network.device
-        self._cores = Cores.of(device) if device.type == "cpu" else Cores(1)
+        self._cores = Threads.of(device) if device.type == "cpu" else Threads(1)
         windows = self._size * STEPS_A_DRAW
         # Not by way of `self`, or a trainer and its threads would keep each other alive.
-        self._draw = Ahead(partial(self.questions.draw, count=windows, level=self.level))
+        self._draw = Prefetch(partial(self.questions.draw, count=windows, level=self.level))
         if not self.best:
             self._keep()
 
@@ -115,7 +115,7 @@ class Trainer:
         else:
             loss = self._learn_together(network, windows, cells)
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self._cores.each(lambda optimizer: optimizer.step(), self.optimizers)
+        self._cores.map(lambda optimizer: optimizer.step(), self.optimizers)
         self.step += 1
         return loss
 
@@ -127,7 +127,7 @@ class Trainer:
             loss = loss_of(self.network, self._gathered(part)) / cells
             return loss.item(), torch.autograd.grad(loss, weights, materialize_grads=True)
 
-        learnt = self._cores.each(learn, self._parts(windows))
+        learnt = self._cores.map(learn, self._parts(windows))
         loss = sum(part for part, _ in learnt)
         if not math.isfinite(loss):
             raise self._failure()
@@ -180,7 +180,7 @@ class Trainer:
                 return float(loss_of(self.network, batch)), int(batch.counts.sum())
 
         firsts = range(ranks.rank * size, self.validation.size, ranks.size * size)
-        scores = self._cores.each(score, firsts)
+        scores = self._cores.map(score, firsts)
         loss, cells = (sum(each) for each in zip(*scores, strict=True)) if scores else (0.0, 0)
         loss, everyones = ranks.total(loss, float(cells))
         return loss / max(1.0, everyones)
@@ -246,8 +246,8 @@ class Trainer:
         return self._pool(self.step // STEPS_A_DRAW).pick(windows).to(self.network.device)
 
     def _parts(self, windows: Int[np.ndarray, " window"]) -> list[Int[np.ndarray, " part"]]:
-        """The windows divided among the cores, like sizes together and as many tokens for each."""
-        count = min(self._cores.count, max(1, windows.size // self.network.windows_a_core))
+        """The windows divided among the threads, like sizes together and as many tokens for each."""
+        count = min(self._cores.count, max(1, windows.size // self.network.windows_per_core))
         valid = self._pool(self.step // STEPS_A_DRAW).tokens.valid
         size = valid[torch.from_numpy(windows)].sum(dim=1).numpy()
         order = np.argsort(size, kind="stable")
@@ -283,13 +283,19 @@ def _opened(batch: Batch) -> dict[str, Tensor]:
     """All of a batch as tensors."""
     tokens = batch.tokens
     named = {name: getattr(tokens, name) for name in tokens.names()}
-    return named | {"obs": torch.tensor(tokens.obs), "truth": batch.truth, "counts": batch.counts}
+    return named | {
+        "n_known": torch.tensor(tokens.n_known),
+        "truth": batch.truth,
+        "counts": batch.counts,
+    }
 
 
 def _closed(tensors: dict[str, Tensor]) -> Batch:
     """The batch that `_opened` took apart."""
     named = {name: tensors[name] for name in Tokens.names()}
-    return Batch(Tokens(obs=int(tensors["obs"]), **named), tensors["truth"], tensors["counts"])
+    return Batch(
+        Tokens(n_known=int(tensors["n_known"]), **named), tensors["truth"], tensors["counts"]
+    )
 
 
 def optimizers_of(network: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:

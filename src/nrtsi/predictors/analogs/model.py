@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.threads import Cores
+from nrtsi.network.threads import Threads
 from nrtsi.predictors.analogs.fingerprints import SeriesFingerprints
 from nrtsi.predictors.analogs.method import AnalogMethod
 from nrtsi.predictors.analogs.mixture import SINGLE, AnalogMixture, name_of
@@ -49,13 +49,13 @@ class AnalogModel:
         self,
         series: SeriesSet,
         own: Int[np.ndarray, " series"] | None = None,
-        cores: Cores | None = None,
+        threads: Threads | None = None,
     ) -> AnalogPrediction:
         """What is remembered of series like these, from their observed cells alone.
 
         A series that is itself remembered is not looked at, for its gaps have been bridged there
         by straight lines: `own` is its number, or -1 where it is none of them; without `own` it is
-        recognised. At times of which nothing is remembered interpolation stands in. The `cores`
+        recognised. At times of which nothing is remembered interpolation stands in. The `threads`
         share the work.
         """
         own = self.marks.find(series) if own is None else own
@@ -77,7 +77,7 @@ class AnalogModel:
             )
             value[rows], scale[rows] = (each.reshape(rows.size, -1) for each in told)
 
-        (cores or Cores(1)).each(ask, range(series.series))
+        (threads or Threads(1)).map(ask, range(series.series))
         return AnalogPrediction(value, scale)
 
     def lasting(self) -> "AnalogModel":

@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.inference import Reading
+from nrtsi.inference import AttentionRecord
 from nrtsi.report.plots.canvas import (
     EARLIER,
     IMPUTED,
@@ -60,7 +60,7 @@ class _Scene:
     value: np.ndarray
     """All values, known or still to be filled in: where the rows are in the picture."""
 
-    reading: Reading
+    reading: AttentionRecord
 
     @property
     def near(self) -> Bool[np.ndarray, " row"]:
@@ -124,7 +124,7 @@ def _scene(model: NRTSI, view: View, row: int | None, step: int | None) -> _Scen
     number = _step_of(steps, row, step, series.rows)
     chosen = steps[number - 1]
     target = int(chosen.rows[chosen.rows.size // 2]) if row is None else row
-    known, reading = model.fitted_.reading(series, target)
+    known, reading = model.fitted_.attention(series, target)
     value = np.where(series.observed, series.value, model.impute_series(series))
     place = int(np.searchsorted(chosen.rows, target))
     gap, level = float(chosen.distance[place]), int(chosen.level[place])

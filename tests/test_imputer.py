@@ -185,9 +185,9 @@ def test_draws_differ_at_missing_cells_only_and_a_seed_repeats_them(model):
 
 def test_quantiles_ascend_and_meet_at_observed_cells(model):
     frame = hourly()
-    distance_bins = model.quantiles(frame, levels=(0.1, 0.5, 0.9))
-    assert sorted(set(distance_bins["quantile"])) == [0.1, 0.5, 0.9]
-    low, middle, high = distance_bins["b"].to_numpy().reshape(3, 80)
+    bands = model.quantiles(frame, levels=(0.1, 0.5, 0.9))
+    assert sorted(set(bands["quantile"])) == [0.1, 0.5, 0.9]
+    low, middle, high = bands["b"].to_numpy().reshape(3, 80)
     gone = frame["b"].isna().to_numpy()
     assert (low <= middle).all()
     assert (middle <= high).all()

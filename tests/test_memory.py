@@ -40,7 +40,7 @@ def stock(value, low=-20.0, high=20.0):
 
 
 def analogs(value, symmetries=(), **words):
-    made = LocalLinearAnalogs.of(stock(value), **{"pointwise": 5, "ridge": 1e-2} | words)
+    made = LocalLinearAnalogs.of(stock(value), **{"near": 5, "ridge": 1e-2} | words)
     return replace(made, images=Images(made.images.value, symmetries))
 
 

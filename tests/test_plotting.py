@@ -167,12 +167,12 @@ def test_a_filling_shows_what_impute_gives_and_its_interval(tmp_path, model, fra
         value = filled[name].to_numpy()[rows]
         np.testing.assert_allclose(picture.value[:, dim], value, atol=1e-5)
         gone = ~picture.one.series.observed[:, dim]
-        for end, side in zip(picture.distance_bin, ("lower", "upper"), strict=True):
+        for end, side in zip(picture.band, ("lower", "upper"), strict=True):
             told = filled[f"{name}_{side}"].to_numpy()[rows]
             np.testing.assert_allclose(end[gone, dim], told[gone], atol=1e-5)
             np.testing.assert_array_equal(end[~gone, dim], value[~gone])
     plot_filling(tmp_path / "b.png", model, frame, interval=None)
-    assert seen[1][0].distance_bin is None
+    assert seen[1][0].band is None
 
 
 # From coarse to fine -----------------------------------------------------------------------------
@@ -465,7 +465,7 @@ def test_a_row_belongs_to_one_step(tmp_path, model, frame):
     one = One.of(model.read_fitted(frame), 0)
     step = list(plan(one.series, model.fitted_.engine.schedule))[1]
     row = int(step.rows[0])
-    message = rf"row {row} must be filled in step 1, got one filled in step 2; project one"
+    message = rf"row {row} must be filled in step 1, got one filled in step 2; leave one"
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, frame, row=row, step=1)
     plot_attention(tmp_path / "a.png", model, frame, row=row, step=2)

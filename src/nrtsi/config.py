@@ -164,8 +164,47 @@ class ScheduleConfig(_Config):
         return self
 
 
+class GateConfig(_Config):
+    """The held-out test that decides which base predictors are kept."""
+
+    segments: tuple[PositiveInt, PositiveInt] = (2, 64)
+    """Smallest and largest number of segments with hidden cells."""
+
+    rows: PositiveInt = 2**12
+    """Rows of these segments, about."""
+
+    cells: PositiveInt = 2**16
+    """Cells of these segments, about."""
+
+    solved: NonNegativeFloat = 0.01
+    """Share of the error of interpolation below which no further predictor is fitted."""
+
+    max_ratio: PositiveFloat = 0.9
+    """A predictor is kept if the error of the blend with it is below this share of that without."""
+
+    early_ratio: PositiveFloat = 0.95
+    """The same for a Gaussian process that has just begun to train."""
+
+
+class AnalogConfig(_Config):
+    """Analogs: predictions from similar training series."""
+
+
+class GPConfig(_Config):
+    """The multi-output Gaussian process."""
+
+
+class DynamicsConfig(_Config):
+    """The dynamics model."""
+
+
 class TrainConfig(_Config):
-    """How a network learns."""
+    """Training of the base predictors and the network."""
+
+    gate: GateConfig = GateConfig()
+    analogs: AnalogConfig = AnalogConfig()
+    gp: GPConfig = GPConfig()
+    dynamics: DynamicsConfig = DynamicsConfig()
 
     optimizer: Literal["muon", "adam"] = "muon"
     """Muon for the matrices inside the encoder and Adam for the rest, or Adam for all."""

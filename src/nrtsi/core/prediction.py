@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.core.series import SeriesSet
+
+# Standard deviations, of scaled series, beyond which a difference does not matter.
+STD_RANGE = (1e-4, 4.0)
 
 __all__ = ["BasePrediction", "Predict", "Prediction", "predict_rows"]
 
@@ -25,14 +29,28 @@ class Prediction:
 
 @dataclass(frozen=True)
 class BasePrediction:
-    """What one base predictor proposes for every cell."""
+    """The prediction of a base predictor, of scaled series."""
 
     mean: Float[np.ndarray, "row dim"]
+    """The predicted value; interpolation where the predictor does not apply."""
+
+    std: Float[np.ndarray, "row dim"]
+    """The expected size of the error; 0 where the cell is observed or the predictor does not
+    apply."""
+
     available: Bool[np.ndarray, " row #dim"]
     """False where the predictor does not apply."""
 
-    uncertainty: Float[np.ndarray, "row dim"]
-    """How uncertain the proposal is, as an input of the network; the unit is the predictor's."""
+    disagreement: Float[np.ndarray, "row dim"] | None = None
+    """The difference of two predictions of the cell, if the predictor makes two."""
+
+    @cached_property
+    def feature(self) -> Float[np.ndarray, "row dim"]:
+        """The uncertainty as an input of the network, on a logarithmic scale."""
+        if self.disagreement is not None:
+            return self.disagreement
+        low, high = STD_RANGE
+        return np.log2(np.where(self.available, self.std.clip(low, high), high)) / 4
 
 
 Predict: TypeAlias = Callable[[SeriesSet, Float[np.ndarray, "row dim"] | None], Prediction]

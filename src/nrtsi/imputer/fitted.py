@@ -21,7 +21,7 @@ from nrtsi.errors import InputError
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.evaluation.method_selection import MethodSelection
-from nrtsi.inference import Engine, AttentionRecord, noise
+from nrtsi.inference import AttentionRecord, Engine, noise
 from nrtsi.network.names import with_prefix
 from nrtsi.network.registry import network_of
 from nrtsi.network.tokens import TokenLayout

@@ -220,7 +220,7 @@ class NRTSI(Imputer):
     ) -> Self:
         """Trains on data that were read already; `path` is the file of the checkpoint."""
         if hasattr(self, "fitted_"):
-            del self.fitted_  # a failed fit must not project an old model with new columns
+            del self.fitted_  # a failed fit must not leave an old model with new columns
         self._record_schema(panel)
         fit = fit_model(
             self.get_params(deep=False),
@@ -269,7 +269,7 @@ class NRTSI(Imputer):
             max_gap: Longest gap to impute, a duration such as "6h" or a number of steps, from the
                 observation before to the observation after. Cells of longer gaps stay missing.
             max_width: Widest interval to impute, in the units of the column: one for all columns
-                or a mapping by column. Cells with scale_factor intervals stay missing. The probability
+                or a mapping by column. Cells with wider intervals stay missing. The probability
                 is `interval`, or 0.9.
             provenance: Add columns `…_source` (observed, imputed, refused, or missing if nothing
                 is observed in the series), `…_method`, `…_gap` and the interval.

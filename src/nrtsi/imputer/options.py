@@ -73,7 +73,7 @@ class RefusedCells:
     """The gap is longer than allowed."""
 
     too_wide: Bool[np.ndarray, "row dim"]
-    """The interval is scale_factor than allowed, though the gap is not too long."""
+    """The interval is wider than allowed, though the gap is not too long."""
 
     @property
     def cells(self) -> Bool[np.ndarray, "row dim"]:

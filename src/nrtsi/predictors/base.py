@@ -1,110 +1,128 @@
-"""What can be said of a series before a network is asked."""
+"""The protocol of base predictors, what they are fitted on, and those that a model has."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
+from nrtsi.config import TrainConfig
+from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
+from nrtsi.core.segments import Segments
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.names import with_prefix
+from nrtsi.network.optimiser import Fraction
 from nrtsi.network.threads import Threads
-from nrtsi.predictors.analogs import AnalogModel
-from nrtsi.predictors.dynamics import TransitionModel
-from nrtsi.predictors.gaussian_process import MultiOutputGP
+from nrtsi.predictors.gate import HeldOutGate
 
-__all__ = ["BasePredictors"]
+__all__ = ["BasePredictor", "FitContext", "Sample", "State"]
 
-# How far off a hint may usually be, at least and at most, for it to make a difference.
-SURE = (1e-4, 4.0)
+State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name and a record that JSON can hold."""
 
 
 @dataclass(frozen=True)
-class BasePredictors:
-    """Where hints come from."""
+class Sample:
+    """Segments of some series."""
 
-    memory: AnalogModel | None = None
-    """What is remembered of other series."""
+    series: SeriesSet
+    segments: Segments
 
-    flow: TransitionModel | None = None
-    """How rows go on."""
 
-    field: MultiOutputGP | None = None
-    """How cells go with each other."""
+@dataclass(frozen=True)
+class FitContext:
+    """Everything a base predictor may use to fit itself."""
 
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return sum(each is not None for each in (self.memory, self.flow, self.field))
+    source: SeriesSet
+    """The training series, scaled, with all their rows."""
+
+    training: Sample
+    """The training part, without the rows in which nothing is observed."""
+
+    validation: Sample
+    """The validation part, which no predictor is fitted on."""
+
+    separate: bool
+    """True if the validation series are not among the training series."""
+
+    masking: Masking
+    """How cells are hidden."""
+
+    periods: tuple[float, ...]
+    """Cycles of the calendar, in units of time."""
+
+    seed: int
+    config: TrainConfig
+
+    gate: HeldOutGate
+    """Measures whether a prediction lowers the held-out error of the blend."""
+
+    budget: Callable[[float], Fraction]
+    """Takes a share of the training budget; returns the fraction used after a number of steps."""
+
+    has_budget: Callable[[float], bool]
+    """True if the training budget is at least this many seconds, or counted in enough steps."""
+
+    report: Callable[[float], None]
+    """Receives the loss of every step."""
+
+    agree: Callable[[bool], bool]
+    """The decision of the first process, where several train together."""
+
+
+class BasePredictor(Protocol):
+    """Proposes a mean and an uncertainty for every cell before the network is applied."""
+
+    title: ClassVar[str]
+    """What messages call it."""
+
+    from_gradients: ClassVar[bool]
+    """True if it is trained by gradient descent on the training part: its state is kept in
+    checkpoints, and the blend is fitted on the validation part. Otherwise a resumed training fits
+    it again."""
+
+    slow: ClassVar[bool]
+    """True if predicting takes longer than sampling windows, so that samples are used again."""
+
+    network: ClassVar[str | None]
+    """The network that suits data this predictor applies to; None: no preference."""
+
+    @classmethod
+    def fit(cls, context: FitContext) -> Self | None:
+        """Fits a predictor; None if it does not apply to the data or does not help early on."""
+        ...
 
     def predict(
         self,
         series: SeriesSet,
-        own: Int[np.ndarray, " series"] | None = None,
+        exclude: Int[np.ndarray, " series"] | None = None,
         threads: Threads | None = None,
-    ) -> tuple[BasePrediction, ...]:
-        """What is to be said of `series`, from its observed cells alone.
+    ) -> BasePrediction:
+        """Predicts every cell of `series` from its observed cells.
 
-        `own` says which of them are themselves remembered; without, they are recognised.
+        Args:
+            series: Scaled series.
+            exclude: The number of each series among the training series, or -1; a predictor that
+                stores series leaves this one out. Default: series are recognised.
+            threads: Threads that share the work.
         """
-        given = []
-        if self.memory is not None:
-            recalled = self.memory.recall(series, own, threads)
-            there = recalled.scale > 0
-            given.append(BasePrediction(recalled.value, there, _unsure(recalled.scale, there)))
-        if self.flow is not None:
-            carried = self.flow.carry(series)
-            given.append(BasePrediction(carried.value, carried.there[:, None], carried.apart))
-        if self.field is not None:
-            kriged = self.field.krige(series, threads)
-            there = np.ones_like(series.observed)
-            given.append(BasePrediction(kriged.value, there, _unsure(kriged.scale, there)))
-        return tuple(given)
+        ...
 
-    def words(self) -> dict[str, str]:
-        """What they are."""
-        return {
-            "remembered": "nothing" if self.memory is None else str(self.memory),
-            "carried": "nothing" if self.flow is None else str(self.flow),
-            "kriged": "nothing" if self.field is None else str(self.field),
-        }
+    def locate(self, source: SeriesSet) -> Int[np.ndarray, " series"] | None:
+        """The number of each training series among the stored ones; None if none is stored."""
+        ...
 
-    def lasting(self) -> "BasePredictors":
-        """The same as they are in a file, which leaves out what only training needs."""
-        return replace(self, memory=None if self.memory is None else self.memory.lasting())
-
-    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain values that `unpack` makes the same of."""
-        tensors: dict[str, Tensor] = {}
-        record: dict[str, Any] = {"memory": None}
-        if self.memory is not None:
-            arrays, record["memory"] = self.memory.pack()
-            tensors |= {f"memory.{name}": torch.from_numpy(a) for name, a in arrays.items()}
-        for kind, learnt in (("flow", self.flow), ("field", self.field)):
-            weights, record[kind] = ({}, None) if learnt is None else learnt.pack()
-            tensors |= {f"{kind}.{name}": t for name, t in weights.items()}
-        return tensors, record
+    def state(self) -> State:
+        """The state from which `from_state` builds an equal predictor."""
+        ...
 
     @classmethod
-    def unpack(cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> "BasePredictors":
-        """What `pack` took apart."""
-        memory = flow = field = None
-        if record.get("memory"):
-            arrays = {name: t.numpy() for name, t in with_prefix(tensors, "memory.").items()}
-            memory = AnalogModel.unpack(arrays, record["memory"])
-        if record.get("flow"):
-            flow = TransitionModel.unpack(with_prefix(tensors, "flow."), record["flow"])
-        if record.get("field"):
-            field = MultiOutputGP.unpack(with_prefix(tensors, "field."), record["field"])
-        return cls(memory, flow, field)
+    def from_state(cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> Self:
+        """Builds the predictor that `state` describes."""
+        ...
 
-
-def _unsure(
-    scale: Float[np.ndarray, "row dim"], there: Bool[np.ndarray, "row dim"]
-) -> Float[np.ndarray, "row dim"]:
-    """How far off a hint usually is, on a scale of ratios."""
-    return np.log2(np.where(there, scale.clip(*SURE), SURE[1])) / 4
+    def __str__(self) -> str:
+        """A few words for `info`."""
+        ...

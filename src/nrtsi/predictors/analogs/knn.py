@@ -65,11 +65,11 @@ class KNNAnalogs:
 
     def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that `unpack` makes the same of."""
-        return {"value": self.value.astype(np.float16)}, {"pointwise": self.near}
+        return {"value": self.value.astype(np.float16)}, {"near": self.near}
 
     @classmethod
     def unpack(
         cls, arrays: Mapping[str, Shaped[np.ndarray, "..."]], record: Mapping[str, Any]
     ) -> "KNNAnalogs":
         """What `pack` took apart."""
-        return cls(arrays["value"].astype(np.float32), record["pointwise"])
+        return cls(arrays["value"].astype(np.float32), record["near"])

@@ -134,7 +134,7 @@ class LocalLinearAnalogs:
         value = self.images.value.astype(np.float16)
         arrays = {"value": value, "middle": self.middle, "reach": self.reach}
         held = list(self.images.symmetries)
-        return arrays, {"pointwise": self.near, "ridge": self.ridge, "symmetries": held}
+        return arrays, {"near": self.near, "ridge": self.ridge, "symmetries": held}
 
     @classmethod
     def unpack(
@@ -143,7 +143,7 @@ class LocalLinearAnalogs:
         """What `pack` took apart."""
         value = arrays["value"].astype(np.float32)
         images = Images(value, tuple(record["symmetries"]))
-        return cls(images, arrays["middle"], arrays["reach"], record["pointwise"], record["ridge"])
+        return cls(images, arrays["middle"], arrays["reach"], record["near"], record["ridge"])
 
 
 def _shares(

@@ -78,7 +78,7 @@ def test_a_model_is_tried_on_what_it_was_not_trained_on(fitted, trial, monkeypat
     # Only the scaler sees all cells.
     monkeypatch.setattr("nrtsi.core.scaling.Scaler.fit", lambda series: scaler)
     again.fit(changed)
-    before, after = (each.fitted_.pack()[0] for each in (fitted, again))
+    before, after = (each.fitted_.state()[0] for each in (fitted, again))
     for name, tensor in before.items():
         if tensor.dtype.is_floating_point and not name.startswith("evaluation."):
             np.testing.assert_array_equal(tensor.numpy(), after[name].numpy())

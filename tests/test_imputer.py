@@ -421,9 +421,9 @@ def test_memory_that_is_no_size_is_refused(model, memory):
 
 
 def test_a_file_of_before_levels_were_part_of_the_layout_is_read(model):
-    tensors, record = model.fitted_.pack()
+    tensors, record = model.fitted_.state()
     del record["layout"]["levels"]
-    again = FittedModel.unpack(tensors, record, torch.device("cpu"))
+    again = FittedModel.from_state(tensors, record, torch.device("cpu"))
     series = model.read_fitted(hourly()).series
     np.testing.assert_array_equal(again.predict(series).mean, model.fitted_.predict(series).mean)
 

@@ -97,19 +97,6 @@ class ModelConfig(_Config):
     """Predict the difference to linear interpolation, or to what is remembered, rather than the
     value."""
 
-    recall: bool = True
-    """Remember series, where many of one kind are learnt from, and ask those like one about it;
-    where that is nearer the truth than interpolation, predict the difference to it. The values of
-    the series may then be in the model's file."""
-
-    flow: bool = True
-    """Learn how a row goes on to the next, where many whole rows follow each other, and carry
-    known rows into gaps; kept only where that comes near the truth."""
-
-    field: bool = True
-    """Learn how cells go with each other by column and by the time between them, and krige missing
-    ones; kept only where that comes nearer the truth."""
-
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":
         for name in ("time_channels", "head_size"):
@@ -180,7 +167,7 @@ class GateConfig(_Config):
     """Share of the error of interpolation below which no further predictor is fitted."""
 
     max_ratio: PositiveFloat = 0.9
-    """A predictor is kept if the error of the blend with it is below this share of that without."""
+    """A predictor is kept if the blend with it has less than this share of the error without."""
 
     early_ratio: PositiveFloat = 0.95
     """The same for a Gaussian process that has just begun to train."""
@@ -198,6 +185,49 @@ class DynamicsConfig(_Config):
     """The dynamics model."""
 
 
+class SamplerConfig(_Config):
+    """Sampling of training windows."""
+
+    max_cells: PositiveInt = 2**19
+    """Cells that are masked and planned together; bounds the memory of wide tables."""
+
+    uses: PositiveInt = 4
+    """Draws that share masked segments if base predictors are slow."""
+
+    attempts: PositiveInt = 8
+    """Draws after which a level is taken not to occur."""
+
+
+class BlendConfig(_Config):
+    """The blend of the base predictors."""
+
+    windows: PositiveInt = 1024
+    """Windows that the blend is fitted on."""
+
+    iterations: PositiveInt = 50
+    """Rounds of coordinate descent."""
+
+    min_cells: PositiveInt = 8
+    """Cells from which a distance and channel has its own mean error."""
+
+    prior_cells: NonNegativeFloat = 30.0
+    """Weight, in cells, of all distances in the blend weights of one distance."""
+
+    uniform: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of the windows that are sampled uniformly over the levels, not by error."""
+
+
+class ShrinkageConfig(_Config):
+    """Shrinkage of the network's corrections."""
+
+    prior_cells: NonNegativeFloat = 30.0
+    """Weight, in cells, of all distances in the shrinkage of one distance; also of all channels
+    in that of one channel, and of no correction in that of all."""
+
+    max_scale_factor: Annotated[float, Field(ge=1)] = 4.0
+    """Largest factor by which a standard deviation is scaled up or down."""
+
+
 class TrainConfig(_Config):
     """Training of the base predictors and the network."""
 
@@ -205,6 +235,33 @@ class TrainConfig(_Config):
     analogs: AnalogConfig = AnalogConfig()
     gp: GPConfig = GPConfig()
     dynamics: DynamicsConfig = DynamicsConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    blend: BlendConfig = BlendConfig()
+    shrinkage: ShrinkageConfig = ShrinkageConfig()
+
+    min_base_steps: PositiveInt = 100
+    """Steps from which a budget of steps is long enough to train base predictors."""
+
+    warm_up: PositiveInt = 20
+    """Steps over which the learning rate rises."""
+
+    betas: tuple[Share, Share] = (0.9, 0.99)
+    """Decay rates of Adam's averages."""
+
+    steps_per_draw: PositiveInt = 16
+    """Steps that share one draw of windows, which is planned once."""
+
+    tokens_per_step: PositiveInt = 2**12
+    """Tokens in a step of the network `cells`, about."""
+
+    min_windows: PositiveInt = 4
+    """Smallest number of windows in a step of the network `cells`."""
+
+    validation_batches: PositiveInt = 8
+    """Batches of the validation windows."""
+
+    min_validation_windows: PositiveInt = 128
+    """Smallest number of validation windows."""
 
     optimizer: Literal["muon", "adam"] = "muon"
     """Muon for the matrices inside the encoder and Adam for the rest, or Adam for all."""
@@ -231,9 +288,8 @@ class TrainConfig(_Config):
     batch: PositiveInt = 128
     """Windows in a step of the optimizer, for each process that trains."""
 
-    compile: bool | None = None
-    """Compile the network, which takes minutes and can make steps faster; None: on a GPU, in a
-    training of an hour or more, where it does."""
+    compile: bool = False
+    """Compile the network, which takes minutes and can make steps on a GPU faster."""
 
     validate_every: PositiveInt = 50
     """Steps from one validation, and one checkpoint, to the next."""
@@ -257,9 +313,12 @@ class Preset(_Config):
     model: ModelConfig = ModelConfig()
 
     cells: ModelConfig | None = None
-    """The model where rows are partly observed; None: the same."""
+    """The model for partly observed rows; None: the same."""
 
     train: TrainConfig = TrainConfig()
+
+    predictors: tuple[str, ...] = ("analogs", "gp", "dynamics")
+    """Names of the base predictors."""
 
 
 def _cells(width: int, blocks: int, heads: int, window: int) -> ModelConfig:
@@ -304,10 +363,8 @@ PRESETS: dict[str, Preset] = {
             neighbours=False,
             slopes=False,
             residual=False,
-            recall=False,
-            flow=False,
-            field=False,
         ),
+        predictors=(),
         train=TrainConfig(
             optimizer="adam",
             learning_rate=1e-4,

@@ -18,7 +18,7 @@ from nrtsi.errors import InputError
 from nrtsi.network.registry import Network, window_bytes, windows_of
 from nrtsi.network.threads import Threads
 from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
-from nrtsi.predictors.base import BasePredictors
+from nrtsi.predictors.registry import BasePredictors
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.schedule.windows import WindowBatch
 

@@ -1,7 +1,7 @@
 """`FittedModel`: the result of fitting. It imputes, draws and is saved to a file."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from nrtsi.inference import AttentionRecord, Engine, noise
 from nrtsi.network.names import with_prefix
 from nrtsi.network.registry import network_of
 from nrtsi.network.tokens import TokenLayout
-from nrtsi.predictors.base import BasePredictors
+from nrtsi.predictors.base import State
+from nrtsi.predictors.registry import BasePredictors
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.tables import Panel
 
@@ -141,19 +142,16 @@ class FittedModel:
     @property
     def reason(self) -> str:
         """Why this network was chosen."""
-        layout = self.engine.layout
-        if self.engine.model.network == "pointwise":
-            return (
-                "as asked for"
-                if self.engine.predictors.flow is None
-                else "rows go on by themselves"
-            )
+        layout, network = self.engine.layout, self.engine.model.network
+        if network == "pointwise":
+            found = "dynamics" in self.engine.predictors
+            return "each row determines the next" if found else "as requested"
         if layout.dims == 1:
             return "one column"
         if not layout.partial:
             return "rows are complete or missing as a whole"
-        usual = PRESETS[self.preset].cells is None or self.engine.model.network == "cells"
-        return "rows may be partly observed" if usual else "as asked for"
+        usual = PRESETS[self.preset].cells is None or network == "cells"
+        return "rows may be partly observed" if usual else "as requested"
 
     def info(self) -> dict[str, Any]:
         """Description of the model that JSON can hold."""
@@ -163,68 +161,64 @@ class FittedModel:
             "preset": self.preset,
             "setting": self.setting,
             "network": f"{engine.model.network}: {self.reason}",
-            **engine.predictors.words(),
+            "predictors": engine.predictors.describe(),
             "steps": self.steps,
             "levels": engine.layout.levels,
             "parameters": sum(p.numel() for p in engine.networks[0].parameters()),
             "model": engine.model.model_dump(),
             "schedule": engine.schedule.model_dump(),
-            "layout": engine.layout.to_dict(),
-            "scaler": self.scaler.to_dict(),
+            "layout": asdict(engine.layout),
+            "scaler": {key: each.tolist() for key, each in asdict(self.scaler).items()},
             "calibrated": f"on {int(self.calibration.cells.sum()):,} held-out cells",
         }
 
-    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain JSON that `unpack` makes the same of."""
-        # Levels that share a network share its place in the file.
+    def state(self) -> State:
+        """Tensors by name, and a record that JSON can hold, for a file."""
+        # Levels that share a network share its weights in the file.
         unique = list(dict.fromkeys(self.engine.networks))
         tensors = {
             f"network.{index}.{name}": tensor
             for index, network in enumerate(unique)
             for name, tensor in network.state_dict().items()
         }
-        tensors["fingerprint"] = torch.from_numpy(self.fingerprint)
-        given, hints = self.engine.predictors.pack()
-        tensors |= {f"hints.{name}": tensor for name, tensor in given.items()}
-        arrays, evaluation = to_state((self.calibration, self.auto))
-        tensors |= {f"evaluation.{name}": torch.tensor(each) for name, each in arrays.items()}
-        places = [unique.index(network) for network in self.engine.networks]
+        own, predictors = self.engine.predictors.state()
+        tensors |= {f"predictors.{name}": tensor for name, tensor in own.items()}
+        arrays, fitted = to_state(self._saved)
+        tensors |= {f"fitted.{name}": torch.from_numpy(each) for name, each in arrays.items()}
         return tensors, self.info() | {
-            "networks": places,
-            "hints": hints,
-            "history": self.history,
-            "evaluation": evaluation,
-            "holdout": self.holdout,
+            "networks": [unique.index(network) for network in self.engine.networks],
+            "predictor_states": predictors,
+            "fitted": fitted,
         }
 
     @classmethod
-    def unpack(
+    def from_state(
         cls, tensors: dict[str, Tensor], record: dict[str, Any], device: torch.device
     ) -> "FittedModel":
-        """What `pack` took apart, on `device`."""
+        """The model that `state` describes, on `device`."""
         model, schedule = ModelConfig(**record["model"]), ScheduleConfig(**record["schedule"])
-        layout = TokenLayout.from_dict(record["layout"])
+        saved = from_state(_Saved, with_prefix(tensors, "fitted."), record["fitted"])
         unique = []
         for index in range(max(record["networks"]) + 1):
-            network = network_of(model, layout)
+            network = network_of(model, saved.layout)
             network.load_state_dict(with_prefix(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
-        hints = BasePredictors.unpack(with_prefix(tensors, "hints."), record["hints"])
-        arrays = with_prefix(tensors, "evaluation.")
-        kind: Any = tuple[Calibration, tuple[MethodSelection, Calibration] | None]
-        calibration, auto = from_state(kind, arrays, record["evaluation"])
-        return cls(
-            engine=Engine(networks, model, layout, schedule, hints),
-            scaler=Scaler.from_dict(record["scaler"]),
-            fingerprint=tensors["fingerprint"].numpy(),
-            calibration=calibration,
-            holdout=record["holdout"],
-            auto=auto,
-            **{
-                name: record[name] for name in ("setting", "preset", "steps", "history", "version")
-            },
+        predictors = BasePredictors.from_state(
+            with_prefix(tensors, "predictors."), record["predictor_states"]
         )
+        own = {f.name: getattr(saved, f.name) for f in fields(saved) if f.name != "layout"}
+        names = ("setting", "preset", "steps", "version")
+        return cls(
+            engine=Engine(networks, model, saved.layout, schedule, predictors),
+            **own,
+            **{name: record[name] for name in names},
+        )
+
+    @property
+    def _saved(self) -> "_Saved":
+        own = {f.name: getattr(self, f.name) for f in fields(_Saved) if f.name != "layout"}
+        return _Saved(layout=self.engine.layout, **own)
 
     def _finite(
         self, series: SeriesSet, filled: Float[np.ndarray, "row dim"]
@@ -246,3 +240,16 @@ class FittedModel:
                 f"fitted on, got {partly.size} partly observed rows, the first in series {key!r}; "
                 f"fit with setting='partial'"
             )
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The fields of a `FittedModel` that `to_state` saves."""
+
+    layout: TokenLayout
+    scaler: Scaler
+    fingerprint: Int[np.ndarray, " kept"]
+    calibration: Calibration
+    history: list[dict[str, Any]]
+    holdout: dict[str, Any] | None
+    auto: tuple[MethodSelection, Calibration] | None

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,10 @@ from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import Engine
-from nrtsi.predictors.analogs import AnalogFit, select_analogs
 from nrtsi.tables import Clock
 from nrtsi.training.curriculum import train
-from nrtsi.training.plan import TrainingPlan
-from nrtsi.training.settings import a_row_a_unit, is_partial, resolve
+from nrtsi.training.plan import TrainingSettings
+from nrtsi.training.settings import has_one_row_per_unit, is_partial, resolve
 
 __all__ = ["Fit", "bounds_of", "fit_model", "holdout_spec", "score"]
 
@@ -71,7 +70,7 @@ def fit_model(
     _warn_of_bounds(bounds, series, names)
     train_set = scaler.scale(series)
     validation_set = None if validation is None else scaler.scale(validation)
-    plan, setting, preset = resolve(params, train_set, clock)
+    settings = resolve(params, train_set, clock)
     spec = holdout_spec(params, series, clock)
     holdout = HoldOut.of(series if validation is None else validation, **spec, like=series)
     if holdout is not None and validation_set is None:
@@ -79,18 +78,14 @@ def fit_model(
     elif holdout is not None and validation_set is not None:
         validation_set = holdout.remove_from(validation_set)
     if validation_set is not None:
-        _check_validation(validation_set, plan)
-    analogs = None
-    if plan.model.recall:
-        analogs = select_analogs(train_set, plan.hiding, plan.seed, validation_set)
-    log.info("setting %s, preset %s, network %s", setting, preset, plan.model.network)
+        _check_validation(validation_set, settings)
+    log.info("setting %s, preset %s", settings.setting, settings.preset)
     trained = train(
-        plan,
+        settings,
         train_set,
         validation=validation_set,
-        kept=analogs,
         path=path,
-        identity=_identity(plan, train_set, validation_set, analogs),
+        identity=_identity(settings, train_set, validation_set),
         resume=resume,
         listener=listener,
     )
@@ -100,12 +95,12 @@ def fit_model(
             trained.plan.model,
             trained.plan.layout,
             trained.plan.schedule,
-            trained.predictors.lasting(),
+            trained.predictors.reloaded(),
         ),
         scaler=scaler,
         fingerprint=fingerprint(series),
-        setting=setting,
-        preset=preset,
+        setting=settings.setting,
+        preset=settings.preset,
         steps=trained.steps,
         history=trained.history,
         calibration=Calibration.none(series.dims),
@@ -157,7 +152,7 @@ def holdout_spec(params: Mapping[str, Any], series: SeriesSet, clock: Clock) -> 
         "mask": params["mask"],
         "whole_rows": not is_partial(params["setting"], series),
         "seed": int(params["seed"]),
-        "day": clock.day if a_row_a_unit(series) else None,
+        "day": clock.day if has_one_row_per_unit(series) else None,
     }
 
 
@@ -182,35 +177,32 @@ def _warn_of_bounds(bounds: Bounds | None, series: SeriesSet, names: Sequence[st
             log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
 
 
-def _check_validation(validation: SeriesSet, plan: TrainingPlan) -> None:
+def _check_validation(validation: SeriesSet, settings: TrainingSettings) -> None:
     """Refuses data that cannot select weights."""
     if not validation.observed.any():
-        raise InputError("validation must have something observed, got nothing; leave it out")
-    if validation.partly.any() and not plan.layout.partial:
+        raise InputError("validation must have observed values, got none; leave it out")
+    if validation.partly.any() and not settings.partial:
         raise InputError(
             f"validation must have rows observed in all columns or in none, as the data have, got "
             f"{int(validation.partly.sum())} partly observed rows; fit with setting='partial'"
         )
 
 
-def _identity(
-    plan: TrainingPlan, series: SeriesSet, validation: SeriesSet | None, analogs: AnalogFit | None
-) -> str:
+def _identity(settings: TrainingSettings, series: SeriesSet, validation: SeriesSet | None) -> str:
     """A digest of the data and the settings; a checkpoint resumes only the same run."""
-    arrays, record = ({}, None) if analogs is None else analogs.memory.pack()
-    parts: list[Any] = [arrays[name] for name in sorted(arrays)]
+    parts: list[Any] = []
     for data in (series,) if validation is None else (series, validation):
         parts += [data.time, data.value, data.observed, data.start]
-    settings = [
-        record,
+    plan = settings.plan()
+    values = [
         plan.model.model_dump(),
         plan.schedule.model_dump(),
         plan.train.model_dump(exclude={"batch", "compile"}),
-        plan.layout.to_dict(),
-        plan.hiding.kinds,
-        plan.budget.seconds,
-        plan.budget.steps,
-        plan.seed,
-        plan.free,
+        asdict(plan.layout),
+        settings.predictors,
+        settings.masking.kinds,
+        settings.budget.seconds,
+        settings.budget.steps,
+        settings.seed,
     ]
-    return state_digest(*map(np.asarray, parts), settings)
+    return state_digest(*map(np.asarray, parts), values)

@@ -29,7 +29,7 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     model.clock_ = Clock(**record["clock"])
     model.columns_ = Columns(**record["columns"])
     model.guesses_ = ()
-    model.fitted_ = FittedModel.unpack(tensors, record, device_of(device))
+    model.fitted_ = FittedModel.from_state(tensors, record, device_of(device))
     return model
 
 

@@ -62,6 +62,9 @@ class NRTSI(Imputer):
         scaling: Unit of the training error: the standard deviation of each "channel", so that all
             channels weigh the same, or one "shared" by all, for channels of one unit such as
             coordinates.
+        predictors: Names of the base predictors, out of "analogs", "gp" (Gaussian process) and
+            "dynamics"; each is kept only if it lowers the held-out error. Default: all, and none
+            with the preset "paper".
         model: Fields of `ModelConfig` that override the preset.
         schedule: Fields of `ScheduleConfig` that override the setting.
         train: Fields of `TrainConfig` that override the preset.
@@ -105,6 +108,7 @@ class NRTSI(Imputer):
         mask: str = "auto",
         max_level: int | str = "auto",
         scaling: str = "channel",
+        predictors: Sequence[str] | None = None,
         model: Mapping[str, Any] | None = None,
         schedule: Mapping[str, Any] | None = None,
         train: Mapping[str, Any] | None = None,
@@ -126,6 +130,7 @@ class NRTSI(Imputer):
         self.mask = mask
         self.max_level = max_level
         self.scaling = scaling
+        self.predictors = predictors
         self.model = model
         self.schedule = schedule
         self.train = train
@@ -492,7 +497,7 @@ class NRTSI(Imputer):
             InputError: The file cannot be written.
         """
         self.must_be_fitted()
-        tensors, record = self.fitted_.pack()
+        tensors, record = self.fitted_.state()
         model_file.save(Path(path), "model", tensors, record | self._about())
 
     def info(self) -> dict[str, Any]:

@@ -258,7 +258,7 @@ def _said(
         moved = between(off, series.time[flat], wide_left, wide_right)
         base_predictions[:, index] = np.where(hint.available[flat], hint.mean[flat] + moved, base)
         gained = np.where(known, off.value[flat], base_predictions[:, index] - value)
-        near += [gained, hint.uncertainty[flat]]
+        near += [gained, hint.feature[flat]]
     return _Said(
         value.reshape(shape),
         _joined(near, rows.shape),

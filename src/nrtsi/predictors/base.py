@@ -86,6 +86,9 @@ class BasePredictor(Protocol):
     slow: ClassVar[bool]
     """True if predicting takes longer than sampling windows, so that samples are used again."""
 
+    gate_power: ClassVar[int]
+    """The held-out test compares means of errors to this power."""
+
     network: ClassVar[str | None]
     """The network that suits data this predictor applies to; None: no preference."""
 

@@ -14,7 +14,7 @@ from nrtsi.errors import CheckpointError
 
 __all__ = ["load", "save"]
 
-FORMAT = 3
+FORMAT = 4
 DIGITS = 64
 
 Kind = Literal["model", "training"]

@@ -1,7 +1,6 @@
-"""The processes that train one network together, and what they must agree on."""
+"""`ProcessGroup`: the processes that train one network together, started by torchrun."""
 
 import atexit
-import hashlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from nrtsi.core.launch import launch
+from nrtsi.core.state import digest
 from nrtsi.errors import InputError
 
 __all__ = ["ProcessGroup", "join"]
@@ -20,27 +20,27 @@ __all__ = ["ProcessGroup", "join"]
 
 @dataclass
 class ProcessGroup:
-    """One process among those that train together; alone where there is no other.
+    """One process among those that train together; there may be no other.
 
-    Every method that needs the others must be called by all of them, and gives all of them the
-    same answer to the last bit: what they decide by it, they decide alike.
+    A method that communicates must be called by all processes. It returns the same bits to all,
+    so that they make the same decisions.
     """
 
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Where numbers are put to be exchanged."""
+    """Device of the tensors that are communicated."""
 
     interrupted: bool = False
-    """True once this process was asked to stop, which it does when all of them do."""
+    """True once this process was interrupted; it stops when all of them do."""
 
     @property
-    def leads(self) -> bool:
-        """True for the one process that writes files and tells the listener."""
+    def is_first(self) -> bool:
+        """True for the process that writes files and calls the listener."""
         return self.rank == 0
 
     def all(self, *numbers: float) -> Tensor:
-        """The numbers of every process, by rank and number, in double precision on the CPU."""
+        """The numbers of every process, (rank, number), in double precision on the CPU."""
         own = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         if self.size == 1:
             return own.cpu().unsqueeze(0)
@@ -49,11 +49,11 @@ class ProcessGroup:
         return torch.stack(gathered).cpu()
 
     def total(self, *numbers: float) -> list[float]:
-        """The sum of each number over the processes, added in the order of their ranks."""
+        """The sum of each number over the processes, in the order of their ranks."""
         return self.all(*numbers).sum(dim=0).tolist()
 
     def clock(self, seconds: float) -> float:
-        """The leader's seconds, by which all of them go.
+        """The time of the first process.
 
         Raises:
             KeyboardInterrupt: One of the processes was interrupted.
@@ -65,37 +65,31 @@ class ProcessGroup:
             raise KeyboardInterrupt
         return float(everyone[0, 0])
 
-    def must_match(self, what: str, text: str) -> None:
-        """Refuses processes that were given different things.
+    def check_equal(self, what: str, text: str) -> None:
+        """Checks that all processes have the same `text`.
 
         Raises:
-            InputError: What `text` says of them differs.
+            InputError: They differ.
         """
-        everyone = self.all(*map(float, hashlib.sha256(text.encode()).digest()))
+        everyone = self.all(*map(float, bytes.fromhex(digest(text))))
         if not torch.equal(everyone, everyone[:1].expand_as(everyone)):
             raise InputError(
                 f"processes that train together must have the same {what}, got different ones; "
                 f"give all of them the same, or start each without torchrun and process group"
             )
 
-    def exchange(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """The tensors of every process, by rank, on the CPU; only their sizes may differ."""
-        if self.size == 1:
-            return [tensors]
-        sizes = self.all(*(float(n) for tensor in tensors.values() for n in tensor.shape))
-        return [self._broadcast(tensors, rank, sizes[rank].tolist()) for rank in range(self.size)]
+    def decide(self, decision: bool) -> bool:
+        """The decision of the first process."""
+        return bool(self.all(float(decision))[0, 0])
 
-    def _broadcast(
-        self, tensors: dict[str, Tensor], rank: int, sizes: list[float]
-    ) -> dict[str, Tensor]:
-        left, theirs = iter(sizes), {}
-        for name, own in tensors.items():
-            shape = [int(next(left)) for _ in own.shape]
-            sent = own if rank == self.rank else own.new_empty(shape)
-            there = sent.contiguous().to(self.device)
-            distributed.broadcast(there, rank)
-            theirs[name] = there.cpu()
-        return theirs
+    def broadcast(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of the first process, on the CPU; all processes have the same shapes."""
+        if self.size == 1:
+            return tensors
+        sent = {name: tensor.contiguous().to(self.device) for name, tensor in tensors.items()}
+        for tensor in sent.values():
+            distributed.broadcast(tensor, 0)
+        return {name: tensor.cpu() for name, tensor in sent.items()}
 
     def averaging(self, network: nn.Module) -> nn.Module:
         """The network with gradients that are the mean over the processes."""
@@ -105,10 +99,7 @@ class ProcessGroup:
 
     @contextmanager
     def stopping_together(self) -> Iterator[None]:
-        """Ctrl-C in any process stops all of them at the next `clock`, at the same step.
-
-        Raised at once, as it is where a process is alone, it would leave the others waiting.
-        """
+        """Ctrl-C in any process stops all of them at the next `clock`, at the same step."""
         if self.size == 1 or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -119,7 +110,7 @@ class ProcessGroup:
             signal.signal(signal.SIGINT, before)
 
     def interrupt(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Asks all processes to stop; one that is alone stops here.
+        """Stops all processes at the next `clock`; a single process at once.
 
         Raises:
             KeyboardInterrupt: There is no other process.
@@ -130,9 +121,9 @@ class ProcessGroup:
 
 
 def join(device: torch.device) -> tuple[ProcessGroup, torch.device]:
-    """Meets the other processes, if any; returns this one's place and the device to train on.
+    """Joins the group of processes, if any; returns it and the device to train on.
 
-    A process group that exists is used. Otherwise a launcher's processes form one, which lasts
+    An existing process group is used. Otherwise the processes of a launcher form one, which lasts
     until they end, since a group cannot be formed twice.
     """
     if not _grouped(device):
@@ -144,7 +135,7 @@ def join(device: torch.device) -> tuple[ProcessGroup, torch.device]:
 
 
 def _grouped(device: torch.device) -> bool:
-    """True where this process is in a group of several, formed now if a launcher wants one."""
+    """True if this process is in a group of several; a launcher's group is formed now."""
     if not distributed.is_available():
         return False
     if not distributed.is_initialized():
@@ -152,17 +143,17 @@ def _grouped(device: torch.device) -> bool:
             return False
         backend = "nccl" if device.type == "cuda" else "gloo"
         distributed.init_process_group(backend)
-        atexit.register(_part)
+        atexit.register(_leave)
     return distributed.get_world_size() > 1
 
 
-def _part() -> None:
+def _leave() -> None:
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def _own_device(device: torch.device) -> torch.device:
-    """A GPU for each process of a machine, where none is named."""
+    """Another GPU for each process of a machine, unless one is named."""
     if device.type != "cuda" or device.index is not None:
         return device
     place = launch().local if launch().size > 1 else distributed.get_rank()

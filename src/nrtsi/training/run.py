@@ -1,40 +1,62 @@
-"""A training run under way: its data, its clock, what has been learnt so far."""
+"""`TrainingRun`: the state of a training, which can stop anywhere and resume."""
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from torch import Tensor
 
 from nrtsi.core.budget_clock import now
 from nrtsi.core.events import Listener, TrainStep
+from nrtsi.core.segments import Segments, split
 from nrtsi.core.series import SeriesSet
+from nrtsi.errors import InputError
+from nrtsi.network.optimiser import Fraction
 from nrtsi.network.registry import Network
-from nrtsi.predictors.analogs import AnalogFit, AnalogModel
-from nrtsi.predictors.base import BasePredictors
+from nrtsi.predictors.base import FitContext, Sample
+from nrtsi.predictors.gate import HeldOutGate
+from nrtsi.predictors.registry import PREDICTORS, BasePredictors, Exclude
+from nrtsi.training import checkpoint
 from nrtsi.training.distributed import ProcessGroup
-from nrtsi.training.plan import Record, TrainingPlan
-from nrtsi.training.sampler import Segments, WindowSampler, split
+from nrtsi.training.plan import Record, TrainingPlan, TrainingSettings
+from nrtsi.training.sampler import WindowSampler
 from nrtsi.training.trainer import Trainer
 
-__all__ = ["TrainingRun"]
+__all__ = ["Saved", "TrainingRun"]
+
+Saved = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors and plain values of a checkpoint."""
+
+# A checkpoint that resumes after base predictors took most of the budget must still train.
+MAX_BASE_SHARE = 0.9
 
 
 @dataclass
 class TrainingRun:
-    """A training run that can be stopped anywhere and gone on with."""
+    """The data, the budget and what has been trained so far."""
 
-    plan: TrainingPlan
-    series: SeriesSet
+    settings: TrainingSettings
+    source: SeriesSet
+    """The training series, scaled, with all their rows."""
+
     validation: SeriesSet | None
-    kept: AnalogFit | None
+    """Separate validation series; None: a part of the training series is held out."""
+
     path: Path | None
+    """File of the checkpoint."""
+
     identity: str
+    """Digest of the data and the settings; a checkpoint resumes only the same run."""
+
     listener: Listener | None
-    ranks: ProcessGroup
+    processes: ProcessGroup
+    plan: TrainingPlan = field(init=False)
     predictors: BasePredictors = field(default_factory=BasePredictors)
-    opened: float = 0.0
-    """Share of the budget that was used up before the networks' turn came."""
+    base_share: float = 0.0
+    """Fraction of the budget that was used before the networks were trained."""
 
     networks: list[Network] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)
@@ -42,76 +64,201 @@ class TrainingRun:
     seconds_before: float = 0.0
 
     def __post_init__(self) -> None:
-        self.begun = now()
+        self.began = now()
+        self.series = _observed_rows(self.source)
+        if self.validation is not None:
+            self.validation = _observed_rows(self.validation)
+        self.exclude: Exclude = {}
+        self.plan = self.settings.plan()
+
+    # Budget -------------------------------------------------------------------------------------
 
     @property
     def seconds(self) -> float:
-        """Time of training so far, of all sittings together."""
-        return self.seconds_before + now() - self.begun
+        """Training time so far, over all resumed runs."""
+        return self.seconds_before + now() - self.began
 
-    @property
-    def windows(self) -> int:
-        """Windows in a step, of all processes together."""
-        return self.ranks.size * self.plan.train.batch
-
-    def used(self, trainer: Trainer) -> float:
-        """Share of the budget used up, the same for all processes."""
-        return self.share(self.steps_before + trainer.step)
-
-    def share(self, steps: int) -> float:
-        """The same after so many steps.
+    def used(self, steps: int) -> float:
+        """The fraction of the budget that is used after `steps`, the same for all processes.
 
         Raises:
             KeyboardInterrupt: One of several processes was interrupted.
         """
-        return self.plan.budget.fraction(steps, self.ranks.clock(self.seconds))
+        return self.settings.budget.fraction(steps, self.processes.clock(self.seconds))
 
-    def agree(self, said: bool) -> bool:
-        """What the first of the processes says."""
-        return bool(self.ranks.all(float(said))[0, 0])
+    def base_budget(self, share: float) -> Fraction:
+        """A share of the budget, from now on, for a base predictor.
 
-    def tell(self, event: TrainStep) -> None:
-        """Tells the listener of the process that leads."""
-        if self.listener is None or not self.ranks.leads:
+        If the budget is a number of steps, a base predictor may make as many as the network.
+        """
+        if self.settings.budget.steps is not None:
+            return self.used
+        began = self.used(0)
+        return lambda steps: (self.used(0) - began) / share
+
+    def stage_budget(self, stage: int, stages: int) -> Fraction:
+        """The part of the budget that a stage of the networks has."""
+        length = (1 - self.base_share) / stages
+        begins = self.base_share + length * stage
+        return lambda steps: max(0.0, self.used(self.steps_before + steps) - begins) / length
+
+    def has_budget(self, seconds: float) -> bool:
+        """True if there is time to train a base predictor and a network that corrects it."""
+        budget = self.settings.budget
+        steps = self.plan.train.min_base_steps
+        enough = (budget.seconds or 0) >= seconds or (budget.steps or 0) >= steps
+        return enough and self.plan.model.residual
+
+    def report(self, event: TrainStep) -> None:
+        """Calls the listener of the first process."""
+        if self.listener is None or not self.processes.is_first:
             return
         try:
             self.listener(event)
         except KeyboardInterrupt:
-            self.ranks.interrupt()
+            self.processes.interrupt()
+
+    # Data ---------------------------------------------------------------------------------------
 
     @property
-    def memory(self) -> AnalogModel | None:
-        """What is remembered of the series to learn from, where anything is."""
-        return None if self.kept is None else self.kept.memory
+    def batch(self) -> int:
+        """Windows per step over all processes."""
+        return self.processes.size * self.plan.train.batch
 
-    def own(self, series: SeriesSet) -> Int[np.ndarray, " series"] | None:
-        """The number of each of the series among those remembered, where there are some."""
-        if self.kept is None:
-            return None
-        return self.kept.own if series is self.series else np.full(series.series, -1)
-
-    def material(self, *, validation: bool) -> tuple[SeriesSet, Segments]:
-        """The data to validate on, or those to learn from, and the stretches of them to use."""
+    def sample(self, *, validation: bool) -> Sample:
+        """The validation part or the training part."""
         if self.validation is not None:
             series = self.validation if validation else self.series
-            return series, Segments.whole(series)
-        rng = np.random.default_rng([self.plan.seed, 1])
-        learn, hold = split(self.series, self.plan.train.validation, rng, self.plan.stretch)
-        return self.series, hold if validation else learn
+            return Sample(series, Segments.whole(series))
+        settings = self.settings
+        rng = np.random.default_rng([settings.seed, 1])
+        training, held_out = split(
+            self.series, self.plan.train.validation, rng, settings.segment_rows
+        )
+        return Sample(self.series, held_out if validation else training)
 
-    def questions(self, *, validation: bool) -> WindowSampler:
-        """What is asked while learning, or to see how well that went."""
-        plan = self.plan
-        series, spans = self.material(validation=validation)
+    def excluded(self, *, validation: bool) -> Exclude:
+        """For each series of a part, its number among those that a predictor stores."""
+        if validation and self.validation is not None:
+            series = self.validation.series
+            return {name: np.full(series, -1) for name in self.exclude}
+        return self.exclude
+
+    def gate(self) -> HeldOutGate:
+        """The held-out test of the predictors kept so far."""
+        hold, settings = self.sample(validation=True), self.settings
+        return HeldOutGate.of(
+            hold.series, hold.segments, settings.masking, settings.seed, self.plan.train.gate
+        )
+
+    def context(self, gate: HeldOutGate, agree: Callable[[bool], bool]) -> FitContext:
+        """What base predictors are fitted on."""
+
+        def report(loss: float) -> None:
+            counted = self.settings.budget.steps is not None
+            fraction = 0.0 if counted else min(1.0, self.used(0))
+            self.report(TrainStep(None, 0, loss, None, fraction))
+
+        return FitContext(
+            source=self.source,
+            training=self.sample(validation=False),
+            validation=self.sample(validation=True),
+            separate=self.validation is not None,
+            masking=self.settings.masking,
+            periods=self.settings.periods,
+            seed=self.settings.seed,
+            config=self.plan.train,
+            gate=gate,
+            budget=self.base_budget,
+            has_budget=self.has_budget,
+            report=report,
+            agree=agree,
+        )
+
+    def sampler(self, *, validation: bool) -> WindowSampler:
+        """Windows of the validation part or the training part."""
+        part, settings, plan = self.sample(validation=validation), self.settings, self.plan
         return WindowSampler(
-            series,
-            spans,
-            plan.hiding,
+            part.series,
+            part.segments,
+            settings.masking,
             plan.schedule,
             plan.model,
             plan.layout,
-            (plan.seed, 2 if validation else 3),
-            plan.stretch,
+            (settings.seed, 2 if validation else 3),
+            settings.segment_rows,
             predictors=self.predictors,
-            own=self.own(series),
+            exclude=self.excluded(validation=validation),
+            config=plan.train.sampler,
         )
+
+    # Checkpoint ---------------------------------------------------------------------------------
+
+    def save(self, trainer: Trainer, stage: int) -> None:
+        """Writes a checkpoint, `stage` stages being finished."""
+        if self.path is None or not self.processes.is_first:
+            return
+        tensors, state = trainer.state()
+        own, record = self.predictors.trained_by_gradient().state()
+        tensors |= {f"predictors.{name}": tensor for name, tensor in own.items()}
+        for number, network in enumerate(self.networks):
+            tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}
+        settings = {
+            "identity": self.identity,
+            "batch": self.batch,
+            "stage": stage,
+            "steps_before": self.steps_before,
+            "seconds": self.seconds,
+            "base_share": self.base_share,
+            "kept": list(self.predictors.fitted),
+            "predictors": record,
+            "history": self.history,
+            "trainer": state,
+        }
+        checkpoint.save(self.path, "training", tensors, settings)
+
+    def load(self) -> Saved | None:
+        """Reads the checkpoint if there is one.
+
+        Raises:
+            InputError: It belongs to another run.
+        """
+        found = None
+        if self.path is not None and self.path.exists():
+            found = checkpoint.load(self.path, "training")
+            if found[1]["identity"] != self.identity:
+                raise InputError(
+                    f"{self.path} belongs to a run with other data or settings, or another "
+                    f"nrtsi; use the same ones to resume, or remove it to start over"
+                )
+        self.processes.check_equal("checkpoint", json.dumps(found and found[1]))
+        return found
+
+    def check_batch(self, settings: dict[str, Any]) -> None:
+        """Checks that a checkpoint has the batch size of this run.
+
+        Raises:
+            InputError: A step has another number of windows.
+        """
+        if settings["batch"] != self.batch:
+            raise InputError(
+                f"{self.path} belongs to a run of {settings['batch']} windows a step, which is "
+                f"processes times batch, this one has {self.batch}; use as many processes to "
+                f"resume, or remove it to start over"
+            )
+
+    def keep(self, predictors: BasePredictors) -> None:
+        """Sets the base predictors, and the plan that they lead to."""
+        self.predictors = predictors
+        self.exclude = predictors.locate(self.source)
+        self.plan = self.settings.plan(predictors)
+
+    @property
+    def candidates(self) -> list[str]:
+        """Names of the base predictors to fit, in order."""
+        return [name for name in PREDICTORS if name in self.settings.predictors]
+
+
+def _observed_rows(series: SeriesSet) -> SeriesSet:
+    """Only the rows with observations, so that a segment of sparse data says as much as others."""
+    return series.keep(np.logical_or.reduce(series.observed, axis=1))

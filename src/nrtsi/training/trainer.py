@@ -1,4 +1,4 @@
-"""Trains one network: steps, validation, plateaus, and when to stop."""
+"""`Trainer`: trains one network; steps, validation, plateaus and early stopping."""
 
 import math
 from contextlib import nullcontext
@@ -14,29 +14,23 @@ from torch import Tensor, nn
 from nrtsi.config import TrainConfig
 from nrtsi.errors import TrainingError
 from nrtsi.network.names import with_prefix
+from nrtsi.network.optimiser import Optimiser, decay_of
 from nrtsi.network.registry import Network
 from nrtsi.network.threads import Prefetch, Threads
-from nrtsi.network.tokens import Tokens
-from nrtsi.training.acceleration import autocast, fastest
+from nrtsi.training.acceleration import autocast, compiled
 from nrtsi.training.distributed import ProcessGroup
-from nrtsi.training.muon import Muon
 from nrtsi.training.sampler import Batch, WindowSampler
 
-__all__ = ["Trainer", "loss_of", "optimizers_of"]
+__all__ = ["Trainer", "loss_of"]
 
-# Steps that share one drawing of hidden cells: planning is paid for once in so many.
-STEPS_A_DRAW = 16
-
-COUNTED = ("step", "stale", "plateaus", "used", "better_at")
-"""What a trainer counts, beside its tensors and its best loss."""
-
-WARM_UP = 20
+COUNTERS = ("step", "stale", "plateaus", "used", "better_at")
+"""Fields of a trainer that a checkpoint keeps beside its tensors and its best loss."""
 
 
 def loss_of(network: nn.Module, batch: Batch) -> Tensor:
-    """Sum of the losses of the cells that count.
+    """Sum of the losses of the hidden cells.
 
-    Only learning is done in lower precision, where that is faster: what imputes is validated.
+    Only training uses lower precision, if that is faster; validation has that of inference.
     """
     device = batch.truth.device
     with autocast(device) if network.training else nullcontext():
@@ -46,118 +40,119 @@ def loss_of(network: nn.Module, batch: Batch) -> Tensor:
 
 @dataclass
 class Trainer:
-    """A network being trained, and all that is needed to go on after an interruption.
+    """A network in training, and the state that resumes it.
 
-    Everything random is a function of the seed and of `step`, so the number of steps is the whole
-    random state. Of several processes each takes its share of the windows, and all of them come to
-    the losses and weights that one would come to with all the windows.
+    All random numbers are functions of the seed and of `step`. Each of several processes takes a
+    share of the windows; all have the losses and weights of one process with all the windows.
     """
 
     network: Network
-    questions: WindowSampler
+    sampler: WindowSampler
     validation: Batch
     config: TrainConfig
     level: int | None
-    ranks: ProcessGroup = field(default_factory=ProcessGroup)
-    seconds: float | None = None
-    """Time to train, where the budget is one of time."""
+    processes: ProcessGroup = field(default_factory=ProcessGroup)
 
     step: int = 0
     best_loss: float = math.inf
     stale: int = 0
+    """Validations since the loss was last lower."""
+
     plateaus: int = 0
     used: float = 0.0
-    """Share of the budget used up."""
+    """Fraction of the budget that is used."""
 
     better_at: float = 0.0
-    """That share when the loss was last better, or a plateau was noticed."""
+    """That fraction when the loss was last lower, or at the last plateau."""
 
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.optimizers = optimizers_of(self.network, self.config)
-        self._drawn: tuple[int, list[Batch]] | None = None
+        config = self.config
+        self.optimiser = Optimiser(
+            self.network,
+            config.optimizer,
+            config.learning_rate,
+            betas=config.betas,
+            warm_up=config.warm_up,
+        )
+        self._drawn: tuple[int, Batch] | None = None
         self._trained: nn.Module | None = None
         device = self.network.device
-        self._cores = Threads.of(device) if device.type == "cpu" else Threads(1)
-        windows = self._size * STEPS_A_DRAW
-        # Not by way of `self`, or a trainer and its threads would keep each other alive.
-        self._draw = Prefetch(partial(self.questions.draw, count=windows, level=self.level))
+        self._threads = Threads.of(device) if device.type == "cpu" else Threads(1)
+        windows = self._size * config.steps_per_draw
+        # Not a method: a trainer and its threads would keep each other alive.
+        self._draw = Prefetch(partial(self.sampler.draw, count=windows, level=self.level))
         if not self.best:
             self._keep()
 
     def close(self) -> None:
-        """Ends its threads; it can be trained no more."""
+        """Ends the threads."""
         self._draw.close()
-        self._cores.close()
+        self._threads.close()
 
     @property
-    def finished(self) -> bool:
-        """True where the validation loss has stood still for too long."""
+    def done(self) -> bool:
+        """True if the validation loss has not fallen for too long."""
         return self.plateaus >= self.config.plateaus
 
     def advance(self, fraction: float) -> float:
-        """Makes one step, `fraction` of the budget being used up; returns its loss.
+        """Makes one step, given the fraction of the budget that is used; returns its loss.
 
         Raises:
-            TrainingError: The loss is not finite; the network is as good as it has been.
+            TrainingError: The loss is not finite; the network has the best weights so far.
         """
         self.used = fraction
         windows, cells = self._windows()
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self._rate(fraction)
-            optimizer.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         self.network.train()
         network = self._network(windows)
         if network is self.network:
-            loss = self._learn_by_cores(windows, cells)
+            loss = self._backward_by_threads(windows, cells)
         else:
-            loss = self._learn_together(network, windows, cells)
-        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self._cores.map(lambda optimizer: optimizer.step(), self.optimizers)
+            loss = self._backward(network, windows, cells)
+        decay = 1.0 if self.config.decay == "plateau" else decay_of(fraction)
+        plateau = self.config.plateau_factor**self.plateaus
+        self.optimiser.update(self.step, decay * plateau, self._threads)
         self.step += 1
         return loss
 
-    def _learn_by_cores(self, windows: Int[np.ndarray, " window"], cells: int) -> float:
-        """The loss, and its gradients in the weights; every core takes a part of the windows."""
+    def _backward_by_threads(self, windows: Int[np.ndarray, " window"], cells: int) -> float:
+        """Computes the loss and its gradients; every thread takes a part of the windows."""
         weights = list(self.network.parameters())
 
         def learn(part: Int[np.ndarray, " window"]) -> tuple[float, tuple[Tensor, ...]]:
-            loss = loss_of(self.network, self._gathered(part)) / cells
+            loss = loss_of(self.network, self._gather(part)) / cells
             return loss.item(), torch.autograd.grad(loss, weights, materialize_grads=True)
 
-        learnt = self._cores.map(learn, self._parts(windows))
-        loss = sum(part for part, _ in learnt)
-        if not math.isfinite(loss):
-            raise self._failure()
-        gradients = [gradient for _, gradient in learnt]
-        for weight, *parts in zip(weights, *gradients, strict=True):
+        results = self._threads.map(learn, self._parts(windows))
+        loss = self._finite(sum(part for part, _ in results))
+        for weight, *parts in zip(weights, *(gradient for _, gradient in results), strict=True):
             weight.grad = torch.stack(parts).sum(dim=0)
         return loss
 
-    def _learn_together(
+    def _backward(
         self, network: nn.Module, windows: Int[np.ndarray, " window"], cells: int
     ) -> float:
-        """The same by a network that is compiled, or that other processes train as well."""
-        # The gradients of the processes are averaged, but their losses are parts of a sum.
-        part = loss_of(network, self._gathered(windows)) * (self.ranks.size / cells)
-        loss = self.ranks.total(part.item())[0] / self.ranks.size
-        if not math.isfinite(loss):
-            raise self._failure()
+        """The same for a network that is compiled, or that several processes train."""
+        # Gradients are averaged over the processes; losses are parts of a sum.
+        part = loss_of(network, self._gather(windows)) * (self.processes.size / cells)
+        loss = self._finite(self.processes.total(part.item())[0] / self.processes.size)
         part.backward()  # type: ignore[no-untyped-call]
         return loss
 
-    def _failure(self) -> TrainingError:
+    def _finite(self, loss: float) -> float:
+        if math.isfinite(loss):
+            return loss
         self.network.load_state_dict(self.best)
-        return TrainingError(
+        raise TrainingError(
             f"the loss is not finite at step {self.step + 1}"
             f"{'' if self.level is None else f' of level {self.level}'}; the best weights so "
             f"far are kept. Lower learning_rate (now {self.config.learning_rate:g})"
         )
 
     def validate(self) -> float:
-        """Measures the validation loss, keeps the best weights, and notices a plateau."""
+        """Measures the validation loss, keeps the best weights and counts plateaus."""
         loss = self._validation_loss()
         if loss < self.best_loss:
             self.best_loss, self.stale, self.better_at = loss, 0, self.used
@@ -171,7 +166,7 @@ class Trainer:
 
     def _validation_loss(self) -> float:
         self.network.eval()
-        size, ranks = self.config.batch, self.ranks
+        size, processes = self.config.batch, self.processes
 
         def score(first: int) -> tuple[float, int]:
             last = min(first + size, self.validation.size)
@@ -179,40 +174,30 @@ class Trainer:
             with torch.inference_mode():
                 return float(loss_of(self.network, batch)), int(batch.counts.sum())
 
-        firsts = range(ranks.rank * size, self.validation.size, ranks.size * size)
-        scores = self._cores.map(score, firsts)
+        firsts = range(processes.rank * size, self.validation.size, processes.size * size)
+        scores = self._threads.map(score, firsts)
         loss, cells = (sum(each) for each in zip(*scores, strict=True)) if scores else (0.0, 0)
-        loss, everyones = ranks.total(loss, float(cells))
-        return loss / max(1.0, everyones)
+        loss, total = processes.total(loss, float(cells))
+        return loss / max(1.0, total)
 
     def restore_best(self) -> None:
         """Gives the network the weights of its best validation."""
         self.network.load_state_dict(self.best)
 
-    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain JSON from which `unpack` goes on as if nothing had happened."""
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values from which `load_state` resumes."""
         tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
         tensors |= {f"best.{name}": t for name, t in self.best.items()}
-        for number, optimizer in enumerate(self.optimizers):
-            for parameter, state in optimizer.state_dict()["state"].items():
-                for name, tensor in state.items():
-                    tensors[f"optimizer.{number}.{parameter}.{name}"] = tensor
-        # JSON has no infinity.
-        best = self.best_loss if math.isfinite(self.best_loss) else None
-        numbers = {name: getattr(self, name) for name in COUNTED}
-        return tensors, numbers | {"best_loss": best}
+        tensors |= {f"optimiser.{name}": t for name, t in self.optimiser.state().items()}
+        best = self.best_loss if math.isfinite(self.best_loss) else None  # JSON has no infinity
+        return tensors, {name: getattr(self, name) for name in COUNTERS} | {"best_loss": best}
 
-    def unpack(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Takes up what `pack` put down."""
+    def load_state(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Restores what `state` returned."""
         self.network.load_state_dict(with_prefix(tensors, "network."))
         self.best = with_prefix(tensors, "best.")
-        for number, optimizer in enumerate(self.optimizers):
-            own: dict[int, dict[str, Tensor]] = {}
-            for key, tensor in with_prefix(tensors, f"optimizer.{number}.").items():
-                parameter, name = key.split(".", 1)
-                own.setdefault(int(parameter), {})[name] = tensor
-            optimizer.load_state_dict(optimizer.state_dict() | {"state": own})
-        for name in COUNTED:
+        self.optimiser.load_state(with_prefix(tensors, "optimiser."))
+        for name in COUNTERS:
             setattr(self, name, state[name])
         self.best_loss = math.inf if state["best_loss"] is None else state["best_loss"]
 
@@ -220,36 +205,32 @@ class Trainer:
         self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
     def _network(self, windows: Int[np.ndarray, " window"]) -> nn.Module:
-        """The network as it is trained; the first windows show the compiler what is done."""
+        """The network as it is trained: compiled if requested, shared by several processes."""
         if self._trained is None:
-            batch = self._gathered(windows)
-            fast = fastest(
-                self.network,
-                lambda network: loss_of(network, batch) / batch.size,
-                compiling=self.config.compile,
-                seconds=self.seconds,
-            )
-            self._trained = self.ranks.averaging(fast)
+            network: nn.Module = self.network
+            if self.config.compile:
+                batch = self._gather(windows)
+                network = compiled(self.network, lambda each: loss_of(each, batch) / batch.size)
+            self._trained = self.processes.averaging(network)
         return self._trained
 
     def _windows(self) -> tuple[Int[np.ndarray, " window"], int]:
-        """This process's share of the step's windows, and how many cells count in all of them."""
-        number, turn = divmod(self.step, STEPS_A_DRAW)
-        size, ranks = self._size, self.ranks
-        pool = self._pool(number)
-        order = np.random.default_rng([*self.questions.seed, number, 1]).permutation(pool.size)
+        """The windows of this process in the step, and the number of hidden cells in all."""
+        number, turn = divmod(self.step, self.config.steps_per_draw)
+        size, processes = self._size, self.processes
+        pool = self._pool()
+        order = np.random.default_rng([*self.sampler.seed, number, 1]).permutation(pool.size)
         chosen = np.take(order, np.arange(turn * size, (turn + 1) * size), mode="wrap")
         cells = int(pool.counts[torch.from_numpy(chosen)].sum())
-        return chosen[ranks.rank :: ranks.size], max(1, cells)
+        return chosen[processes.rank :: processes.size], max(1, cells)
 
-    def _gathered(self, windows: Int[np.ndarray, " window"]) -> Batch:
-        return self._pool(self.step // STEPS_A_DRAW).pick(windows).to(self.network.device)
+    def _gather(self, windows: Int[np.ndarray, " window"]) -> Batch:
+        return self._pool().pick(windows).to(self.network.device)
 
     def _parts(self, windows: Int[np.ndarray, " window"]) -> list[Int[np.ndarray, " part"]]:
-        """The windows divided among the threads, like sizes together and as many tokens for each."""
-        count = min(self._cores.count, max(1, windows.size // self.network.windows_per_core))
-        valid = self._pool(self.step // STEPS_A_DRAW).tokens.valid
-        size = valid[torch.from_numpy(windows)].sum(dim=1).numpy()
+        """Divides the windows among the threads: equal numbers of tokens, similar sizes."""
+        count = min(self._threads.count, max(1, windows.size // self.network.windows_per_core))
+        size = self._pool().tokens.valid[torch.from_numpy(windows)].sum(dim=1).numpy()
         order = np.argsort(size, kind="stable")
         tokens = np.cumsum(size[order])
         ends = np.searchsorted(tokens, np.arange(1, count) * tokens[-1] / count)
@@ -257,58 +238,14 @@ class Trainer:
 
     @property
     def _size(self) -> int:
-        """Windows in a step, of all processes together."""
-        return self.config.batch * self.ranks.size
+        """Windows per step over all processes."""
+        return self.config.batch * self.processes.size
 
-    def _pool(self, number: int) -> Batch:
-        """The windows of a drawing; of as many drawings as there are processes, each makes one."""
-        ranks = self.ranks
-        first = number - number % ranks.size
-        if self._drawn is None or self._drawn[0] != first:
-            turn = first + ranks.rank
-            drawn = self._draw(turn, following=turn + ranks.size)
-            # Sparse data may have no window of this level; the validation part has one at least.
-            own = self.validation if drawn is None else drawn
-            self._drawn = first, [_closed(each) for each in ranks.exchange(_opened(own))]
-        return self._drawn[1][number - first]
-
-    def _rate(self, fraction: float) -> float:
-        warm = min(1.0, (self.step + 1) / WARM_UP)
-        decay = 1.0 if self.config.decay == "plateau" else max(0.01, 1.0 - fraction)
-        plateau = self.config.plateau_factor**self.plateaus
-        return self.config.learning_rate * warm * decay * plateau
-
-
-def _opened(batch: Batch) -> dict[str, Tensor]:
-    """All of a batch as tensors."""
-    tokens = batch.tokens
-    named = {name: getattr(tokens, name) for name in tokens.names()}
-    return named | {
-        "n_known": torch.tensor(tokens.n_known),
-        "truth": batch.truth,
-        "counts": batch.counts,
-    }
-
-
-def _closed(tensors: dict[str, Tensor]) -> Batch:
-    """The batch that `_opened` took apart."""
-    named = {name: tensors[name] for name in Tokens.names()}
-    return Batch(
-        Tokens(n_known=int(tensors["n_known"]), **named), tensors["truth"], tensors["counts"]
-    )
-
-
-def optimizers_of(network: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of blocks, Adam for the rest."""
-    matrices = [
-        p for name, p in network.named_parameters() if p.ndim == 2 and ".blocks." in f".{name}"
-    ]
-    if config.optimizer == "adam":
-        matrices = []
-    inside = {id(p) for p in matrices}
-    rest = [p for p in network.parameters() if id(p) not in inside]
-    adam = torch.optim.Adam(rest, lr=config.learning_rate, betas=(0.9, 0.99))
-    # Matrices of one shape are worked on together, and each shape by another core.
-    shapes = sorted({tuple(sorted(p.shape)) for p in matrices})
-    alike = [[p for p in matrices if tuple(sorted(p.shape)) == shape] for shape in shapes]
-    return [adam, *(Muon(each, lr=config.learning_rate) for each in alike)]
+    def _pool(self) -> Batch:
+        """The windows that the current steps share; every process draws all of them."""
+        number = self.step // self.config.steps_per_draw
+        if self._drawn is None or self._drawn[0] != number:
+            drawn = self._draw(number, following=number + 1)
+            # Sparse data may have no window of this level; the validation part has one.
+            self._drawn = number, self.validation if drawn is None else drawn
+        return self._drawn[1]

@@ -1,4 +1,4 @@
-"""Training: what is asked, what is learnt, and what an interruption may not change."""
+"""Training: windows, losses, budgets, checkpoints and interruptions."""
 
 import math
 import os
@@ -11,20 +11,21 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nrtsi import NRTSI, InputError, TrainingError
 from nrtsi.config import PRESETS, ScheduleConfig
 from nrtsi.core.events import TrainStep
 from nrtsi.core.masking import Masking
+from nrtsi.core.prediction import BasePrediction
+from nrtsi.core.segments import SEGMENT_ROWS, Segments, split
 from nrtsi.core.series import SeriesSet
+from nrtsi.network.optimiser import Muon, orthogonal
 from nrtsi.network.tokens import TokenLayout
-from nrtsi.predictors.analogs import AnalogModel, AnalogPrediction
-from nrtsi.predictors.base import BasePredictors
-from nrtsi.training.muon import Muon, orthogonal
+from nrtsi.predictors.registry import BasePredictors
 from nrtsi.training.plan import Budget
-from nrtsi.training.sampler import SEGMENT, Segments, WindowSampler, split
+from nrtsi.training.sampler import WindowSampler
 from tests.strategies import seeds, some_series
 
 
@@ -40,7 +41,7 @@ def tiny(**settings):
     return NRTSI(**{"preset": "tiny", "steps": 30, "seed": 3} | settings)
 
 
-def some_questions(seed, *, partial=True):
+def sampler(seed, *, partial=True):
     series = some_series(seed, whole=not partial, some_data=True)
     hiding = Masking.choose("points", series, whole_rows=not partial)
     spans, _ = split(series, 0.1, np.random.default_rng(seed))
@@ -51,30 +52,29 @@ def some_questions(seed, *, partial=True):
 
 @given(seeds, st.booleans())
 @settings(max_examples=25)
-def test_only_observed_cells_are_asked_and_their_truth_is_the_data(seed, partial):
-    questions = some_questions(seed, partial=partial)
-    batch = questions.draw(0, 64)
-    if batch is None:
-        return
+def test_targets_are_observed_cells_and_their_truth_is_the_data(seed, partial):
+    windows = sampler(seed, partial=partial)
+    batch = windows.draw(0, 64)
+    assume(batch is not None)
     assert batch.counts.any(dim=-1)[batch.tokens.valid[:, batch.tokens.n_known :]].all()
-    asked = batch.truth[batch.counts]
-    data = questions.series.value[questions.series.observed].astype(np.float32)
-    assert np.isin(asked.numpy(), data).all()
+    truth = batch.truth[batch.counts]
+    data = windows.series.value[windows.series.observed].astype(np.float32)
+    assert np.isin(truth.numpy(), data).all()
 
 
 @given(seeds)
 @settings(max_examples=15)
 def test_a_draw_depends_on_the_seed_and_its_number_only(seed):
-    first, again = (some_questions(seed).draw(5, 32) for _ in range(2))
+    first, again = (sampler(seed).draw(5, 32) for _ in range(2))
     assert (first is None) == (again is None)
-    if first is not None and again is not None:
-        assert torch.equal(first.tokens.feature, again.tokens.feature)
-        assert torch.equal(first.counts, again.counts)
+    assume(first is not None)
+    assert torch.equal(first.tokens.feature, again.tokens.feature)
+    assert torch.equal(first.counts, again.counts)
 
 
 @given(seeds, st.integers(1, 3000))
 @settings(max_examples=40)
-def test_what_is_validated_on_is_not_learnt_from(seed, rows):
+def test_training_and_validation_parts_do_not_overlap(seed, rows):
     rng = np.random.default_rng(seed)
     cuts = np.unique(np.concatenate([[0, rows], rng.integers(0, rows, 4)]))
     values = np.zeros((rows, 1))
@@ -90,11 +90,11 @@ def test_what_is_validated_on_is_not_learnt_from(seed, rows):
         assert learn.begin.size < 4
     else:
         assert (used.sum(axis=0) == 1).all()
-    drawn = learn.draw(20, rng)
-    assert ((drawn.end - drawn.begin) <= SEGMENT).all()
+    drawn = learn.sample(20, rng)
+    assert ((drawn.end - drawn.begin) <= SEGMENT_ROWS).all()
 
 
-def test_the_iteration_of_muon_makes_singular_values_near_one():
+def test_newton_schulz_brings_singular_values_near_one():
     matrix = torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0))
     for each in (matrix, matrix.mT):
         values = torch.linalg.svdvals(orthogonal(each))
@@ -109,7 +109,7 @@ def threads(request):
     torch.set_num_threads(before)
 
 
-def test_several_cores_come_to_the_losses_of_one(threads):
+def test_several_threads_have_the_losses_of_one(threads):
     model = tiny(steps=6, train={"batch": 128, "validate_every": 1}).fit(waves())
     losses = [(record["loss"], record["valid_loss"]) for record in model.history_]
     torch.set_num_threads(1)
@@ -118,7 +118,7 @@ def test_several_cores_come_to_the_losses_of_one(threads):
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
 
 
-def test_with_as_many_cores_the_bytes_are_the_same_and_no_thread_is_left(threads, tmp_path):
+def test_the_same_number_of_threads_gives_the_same_bytes_and_leaves_none_behind(threads, tmp_path):
     before = threading.active_count()
     for name in ("a", "b"):
         tiny(steps=6, train={"batch": 128}).fit(waves()).save(tmp_path / name)
@@ -149,7 +149,7 @@ def test_the_same_seed_gives_the_same_bytes_and_leaves_the_global_state_alone(tm
     assert np.array_equal(state[1], np.random.get_state()[1])  # noqa: NPY002
 
 
-def test_training_beats_interpolation_on_what_it_can_learn():
+def test_training_beats_interpolation_on_waves():
     truth = waves(40, missing=0.0, dims=1)
     gappy = truth.copy()
     hidden = np.random.default_rng(1).random(truth.shape) < 0.7
@@ -221,7 +221,7 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
         tiny().fit(waves(seed=1), checkpoint=kept, resume=True)
 
 
-def test_a_loss_that_is_not_finite_stops_and_the_best_weights_are_kept():
+def test_an_infinite_loss_stops_training_and_keeps_the_best_weights():
     model = tiny(steps=200, train={"learning_rate": 1e30, "validate_every": 1})
     with pytest.raises(TrainingError, match=r"the loss is not finite at step \d+.*learning_rate"):
         model.fit(waves())
@@ -261,13 +261,13 @@ def test_a_wall_clock_budget_is_kept():
     assert model.steps_ > 0
 
 
-def test_a_validation_loss_that_stands_still_lowers_the_rate_and_then_stops():
+def test_plateaus_of_the_validation_loss_stop_training():
     train = {"patience": 1, "plateaus": 2, "validate_every": 1, "learning_rate": 1e-12}
     model = tiny(steps=5000, train=train | {"patient_for": 0.0}).fit(waves())
     assert model.steps_ < 1000
 
 
-def test_a_loss_stands_still_only_after_a_share_of_the_budget():
+def test_a_plateau_takes_a_share_of_the_budget():
     train = {"patience": 1, "plateaus": 2, "validate_every": 1, "learning_rate": 1e-12}
     model = tiny(steps=50, train=train | {"patient_for": 0.2}).fit(waves())
     assert 20 <= model.steps_ <= 40
@@ -280,7 +280,7 @@ def test_coarser_levels_start_from_finer_ones():
         assert all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_events_tell_level_loss_and_how_much_of_the_budget_is_used():
+def test_events_have_step_loss_and_fraction():
     events = []
     tiny(steps=20).fit(waves(), listener=events.append)
     assert all(isinstance(event, TrainStep) for event in events)
@@ -296,12 +296,12 @@ def test_too_little_data_to_hide_any_is_refused():
         tiny().fit(data[:, :1])
 
 
-def test_a_budget_of_nothing_is_used_up():
+def test_an_empty_budget_is_used():
     assert Budget(seconds=0.0).fraction(0, 0.0) == 1.0
     assert Budget(steps=0).fraction(0, 0.0) == 1.0
 
 
-def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_validated_on(
+def test_with_validation_data_the_whole_frame_is_trained_on(
     monkeypatch,
 ):
     train, other = waves(12, 30, seed=1, missing=0), waves(12, 30, seed=2, missing=0)
@@ -313,7 +313,8 @@ def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_
         init(self, series, spans, *rest, **named)
 
     monkeypatch.setattr(WindowSampler, "__init__", noted)
-    model = tiny(steps=2, mask="points", unit=1.0).fit(train, validation=other)
+    model = tiny(steps=2, mask="points", unit=1.0, predictors=()).fit(train, validation=other)
+    # Without base predictors the first sampler is that of the validation part.
     (validated, held), *learning = used
     scale = model.fitted_.scaler.scale
     # Some of it is set aside, for intervals.
@@ -330,14 +331,14 @@ def test_with_validation_data_all_of_the_frame_is_learnt_from_and_none_of_it_is_
 @pytest.mark.parametrize(
     ("validation", "message"),
     [
-        (np.full((2, 30, 2), np.nan), "validation must have something observed, got nothing; lea"),
+        (np.full((2, 30, 2), np.nan), "validation must have observed values, got none; lea"),
         (
             waves(2, 30),
             "validation must have rows observed in all columns or in none, .* 'partial'",
         ),
     ],
 )
-def test_validation_data_by_which_nothing_can_be_chosen_are_refused(validation, message):
+def test_unsuitable_validation_data_are_refused(validation, message):
     frame = waves(6, 30, missing=0)
     with pytest.raises(InputError, match=message.replace("'partial'", "setting='partial'")):
         tiny(setting="regular", steps=1).fit(frame, validation=validation)
@@ -360,7 +361,7 @@ def test_a_range_of_hidden_shares_that_makes_no_sense_is_refused(hidden):
         NRTSI(preset="tiny", steps=1, train={"hidden": hidden}).fit(np.zeros((4, 30, 2)))
 
 
-def test_so_much_is_hidden_to_learn_from_as_is_asked_for(monkeypatch):
+def test_training_hides_the_requested_share_of_cells(monkeypatch):
     rates = []
     draw = Masking.draw
 
@@ -379,18 +380,22 @@ def _noted(rates, hidden):
     return hidden
 
 
-class Spy(AnalogModel):
-    """A memory that notes which series it is asked about, and who they are said to be."""
+class Recorder:
+    """A base predictor that records the series it predicts, and which of them to exclude."""
+
+    from_gradients, slow, network = False, True, None
 
     def __init__(self):
-        object.__setattr__(self, "asked", [])
+        self.calls = []
 
-    def recall(self, series, own=None, threads=None):
-        self.asked += zip(series.value[series.start[:-1], 0], own, strict=True)
-        return AnalogPrediction(np.zeros_like(series.value), np.ones_like(series.value))
+    def predict(self, series, exclude=None, threads=None):
+        self.calls += zip(series.value[series.start[:-1], 0], exclude, strict=True)
+        return BasePrediction(
+            np.zeros_like(series.value), np.ones_like(series.value), np.ones_like(series.observed)
+        )
 
 
-def test_a_memory_is_told_which_of_its_series_is_asked_about():
+def test_a_predictor_that_stores_series_is_told_which_to_exclude():
     """Series of 40, 3, no and 600 rows, the last in slices: each value is the series' number."""
     length = np.array([40, 3, 0, 600, 40])
     number = np.repeat(np.arange(5.0), length)
@@ -400,28 +405,28 @@ def test_a_memory_is_told_which_of_its_series_is_asked_about():
         np.ones((number.size, 1), dtype=bool),
         np.concatenate([[0], np.cumsum(length)]),
     )
-    hiding = Masking.choose("points", series, whole_rows=True, rates=(0.1, 0.2))
-    spy, own = Spy(), np.array([7, -1, -1, 3, 9])
-    asked = WindowSampler(
+    masking = Masking.choose("points", series, whole_rows=True, rates=(0.1, 0.2))
+    recorder, exclude = Recorder(), np.array([7, -1, -1, 3, 9])
+    windows = WindowSampler(
         series,
         Segments.whole(series),
-        hiding,
+        masking,
         ScheduleConfig(),
         PRESETS["tiny"].model,
         TokenLayout(1, False, base_predictors=1),
         (0,),
-        predictors=BasePredictors(memory=spy),
-        own=own,
+        predictors=BasePredictors({"recorder": recorder}),
+        exclude={"recorder": exclude},
     )
-    assert asked.draw(0, 64) is not None
+    assert windows.draw(0, 64) is not None
     # A hidden cell has the value 0.
-    told = {(int(value) - 1, int(who)) for value, who in spy.asked if value > 0}
-    assert told <= set(enumerate(own.tolist()))
-    assert {(3, 3), (0, 7)} <= told
+    pairs = {(int(value) - 1, int(own)) for value, own in recorder.calls if value > 0}
+    assert pairs <= set(enumerate(exclude.tolist()))
+    assert {(3, 3), (0, 7)} <= pairs
 
 
 @pytest.mark.parametrize("data", [np.zeros((200, 2)), np.full((300, 1), 3.0)])
-def test_what_never_changes_can_be_learnt_from(data):
+def test_constant_data_are_imputed_by_their_value(data):
     model = tiny(steps=3).fit(data)
     gaps = data.copy()
     gaps[10:20] = np.nan

@@ -15,7 +15,7 @@ from nrtsi.core.launch import launch
 from nrtsi.core.state import digest
 from nrtsi.errors import InputError
 
-__all__ = ["ProcessGroup", "join"]
+__all__ = ["ProcessGroup", "join", "own_device"]
 
 
 @dataclass
@@ -129,7 +129,7 @@ def join(device: torch.device) -> tuple[ProcessGroup, torch.device]:
     if not _grouped(device):
         return ProcessGroup(), device
     rank, size = distributed.get_rank(), distributed.get_world_size()
-    own = _own_device(device)
+    own = own_device(device)
     exchange = own if distributed.get_backend() == "nccl" else torch.device("cpu")
     return ProcessGroup(rank, size, exchange), own
 
@@ -152,7 +152,7 @@ def _leave() -> None:
         distributed.destroy_process_group()
 
 
-def _own_device(device: torch.device) -> torch.device:
+def own_device(device: torch.device) -> torch.device:
     """Another GPU for each process of a machine, unless one is named."""
     if device.type != "cuda" or device.index is not None:
         return device

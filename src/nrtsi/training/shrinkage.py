@@ -14,7 +14,7 @@ from nrtsi.inference import Engine
 from nrtsi.network.registry import Network
 from nrtsi.training.sampler import Batch
 
-__all__ = ["fit_shrinkage", "shrink_end_to_end"]
+__all__ = ["best_share", "fit_shrinkage", "shrink_end_to_end"]
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +68,13 @@ def shrink_end_to_end(engine: Engine, truth: SeriesSet, masked: SeriesSet) -> No
         network.shrinkage.fill_(0.0)
     blend = engine.predict(masked).mean[hidden]
     segment = np.broadcast_to(truth.owner[:, None], hidden.shape)[hidden]
-    share = _factor(corrected - blend, truth.value[hidden] - blend, segment)
+    share = best_share(corrected - blend, truth.value[hidden] - blend, segment)
     log.info("shrinkage: %.2f of the corrections", share)
     for network, shrinkage in zip(networks, before, strict=True):
         network.shrinkage.copy_(share * shrinkage)
 
 
-def _factor(
+def best_share(
     correction: Float[np.ndarray, " cell"],
     target: Float[np.ndarray, " cell"],
     segment: Int[np.ndarray, " cell"],

@@ -1,4 +1,4 @@
-"""Training in several processes comes to what one process comes to with all their windows."""
+"""Several processes train the model that one process trains with all their windows."""
 
 import os
 import signal
@@ -15,24 +15,11 @@ from typer.testing import CliRunner
 
 from nrtsi import NRTSI, InputError, load
 from nrtsi.cli.main import app
-from nrtsi.config import PRESETS, ScheduleConfig
 from nrtsi.core.launch import NAMES, Launch, launch
-from nrtsi.core.masking import Masking
 from nrtsi.network.attention import rotate, turns
-from nrtsi.network.tokens import TokenLayout
 from nrtsi.training import acceleration, distributed
-from nrtsi.training.acceleration import (
-    LONG,
-    autocast,
-    compiled,
-    fast_at_bfloat16,
-    faster_compiled,
-    fastest,
-)
+from nrtsi.training.acceleration import autocast, compiled, fast_at_bfloat16
 from nrtsi.training.distributed import ProcessGroup
-from nrtsi.training.sampler import Segments, WindowSampler
-from nrtsi.training.trainer import _closed, _opened
-from tests.strategies import some_series
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -91,7 +78,7 @@ def alone(table, steps, **settings):
     return NRTSI(preset="tiny", steps=steps, **batch, **settings).fit(pd.read_csv(table))
 
 
-def test_two_processes_learn_what_one_learns_with_twice_the_windows(table, tmp_path):
+def test_two_processes_train_what_one_trains_with_twice_the_windows(table, tmp_path):
     out = tmp_path / "model.nrtsi"
     # More steps than one drawing serves.
     run = fit(table, out, 24)
@@ -129,9 +116,7 @@ else:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", ["group", "none"])
-def test_from_python_too_in_a_group_that_exists_or_not_and_one_fit_after_the_other(
-    table, tmp_path, group
-):
+def test_python_processes_fit_several_models_in_an_existing_group_or_not(table, tmp_path, group):
     script, out = tmp_path / "script.py", tmp_path / "model.nrtsi"
     script.write_text(FROM_PYTHON)
     run = torchrun(script, table, out, group)
@@ -178,7 +163,7 @@ model.save(sys.argv[2])
 
 
 @pytest.mark.slow
-def test_a_run_in_which_one_process_failed_ends_and_can_be_gone_on_with(table, tmp_path):
+def test_a_run_in_which_one_process_failed_ends_and_resumes(table, tmp_path):
     script, out, state = tmp_path / "script.py", tmp_path / "model.nrtsi", tmp_path / "state"
     script.write_text(STOPPED)
     stopped = torchrun(script, table, out, state, 14)
@@ -226,13 +211,13 @@ def test_without_a_launcher_a_process_is_alone(monkeypatch):
     assert distributed.join(CPU) == (ProcessGroup(), CPU)
 
 
-def test_a_launcher_says_which_process_this_is(monkeypatch):
+def test_a_launcher_gives_the_rank(monkeypatch):
     said = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert launch() == Launch(5, 8, 1)
-    assert not launch().leads
+    assert not launch().is_first
 
 
 @pytest.mark.parametrize(
@@ -246,28 +231,21 @@ def test_other_commands_than_fit_are_refused_to_several_processes(monkeypatch, r
     assert bool(result.stderr) == bool(message)
 
 
-def test_alone_the_numbers_are_ones_own():
+def test_a_single_process_communicates_with_itself():
     one = ProcessGroup()
-    assert one.leads
+    assert one.is_first
     assert one.total(1.5, 2.0) == [1.5, 2.0]
     assert one.clock(3.0) == 3.0
-    one.must_match("anything", "the same")
+    one.check_equal("anything", "the same")
     with pytest.raises(KeyboardInterrupt):
         one.interrupt()
 
 
-def test_alone_tensors_are_ones_own_and_a_batch_is_the_same_after_an_exchange():
-    series = some_series(3, whole=True, some_data=True)
-    hiding = Masking.choose("points", series, whole_rows=True)
-    spans, model = Segments.whole(series), PRESETS["tiny"].model
-    layout = TokenLayout(series.dims, False)
-    batch = WindowSampler(series, spans, hiding, ScheduleConfig(), model, layout, (0,)).draw(0, 8)
-    (opened,) = ProcessGroup().exchange(_opened(batch))
-    again = _closed(opened)
-    assert again.tokens.n_known == batch.tokens.n_known
-    assert torch.equal(again.tokens.feature, batch.tokens.feature)
-    assert torch.equal(again.truth, batch.truth)
-    assert torch.equal(again.counts, batch.counts)
+def test_a_single_process_decides_and_broadcasts_its_own():
+    one, tensors = ProcessGroup(), {"weight": torch.ones(2)}
+    assert one.decide(True)
+    assert not one.decide(False)
+    assert one.broadcast(tensors) is tensors
 
 
 def test_an_interruption_of_any_process_stops_all(monkeypatch):
@@ -285,9 +263,9 @@ def test_every_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, launched):
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 5)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
-    assert distributed._own_device(GPU) == torch.device("cuda:1")
-    assert distributed._own_device(torch.device("cuda:3")) == torch.device("cuda:3")
-    assert distributed._own_device(CPU) == CPU
+    assert distributed.own_device(GPU) == torch.device("cuda:1")
+    assert distributed.own_device(torch.device("cuda:3")) == torch.device("cuda:3")
+    assert distributed.own_device(CPU) == CPU
 
 
 # Faster steps -----------------------------------------------------------------------------------
@@ -312,7 +290,7 @@ def test_turns_take_channels_of_lower_precision():
 
 
 @pytest.mark.slow
-def test_learning_in_lower_precision_comes_to_nearly_the_same_losses(monkeypatch, table):
+def test_training_in_bfloat16_has_nearly_the_same_losses(monkeypatch, table):
     plain = alone(table, 10)
     monkeypatch.setattr(acceleration, "fast_at_bfloat16", lambda device: True)
     low = alone(table, 10)
@@ -320,44 +298,7 @@ def test_learning_in_lower_precision_comes_to_nearly_the_same_losses(monkeypatch
     assert 0 < difference < 0.02
 
 
-@pytest.mark.parametrize(
-    ("compiling", "seconds", "gpu", "how"),
-    [
-        (True, None, False, "compiled"),
-        (True, 1.0, True, "compiled"),
-        (False, LONG, True, "plain"),
-        (None, LONG, True, "faster"),
-        (None, LONG, False, "plain"),
-        (None, LONG / 2, True, "plain"),
-        (None, None, True, "plain"),
-    ],
-)
-def test_a_network_is_compiled_where_asked_or_where_a_long_run_gains(
-    monkeypatch, compiling, seconds, gpu, how
-):
-    plain, made, faster = (torch.nn.Identity() for _ in range(3))
-    monkeypatch.setattr(acceleration, "_on_gpu", lambda network: gpu)
-    monkeypatch.setattr(acceleration, "compiled", lambda network, loss: made)
-    monkeypatch.setattr(acceleration, "faster_compiled", lambda network, loss: faster)
-    wanted = {"plain": plain, "compiled": made, "faster": faster}[how]
-    assert fastest(plain, torch.sum, compiling=compiling, seconds=seconds) is wanted
-
-
-@pytest.mark.parametrize(("slow", "kept"), [("plain", True), ("compiled", False)])
-def test_the_faster_of_the_two_is_kept(monkeypatch, slow, kept):
-    network, fast = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
-    monkeypatch.setattr(acceleration.torch, "compile", lambda network: fast)
-
-    def loss(each):
-        if (each is network) == (slow == "plain"):
-            time.sleep(0.002)
-        return each(torch.ones(1, 2)).sum()
-
-    assert (faster_compiled(network, loss) is fast) == kept
-    assert network.weight.grad is None
-
-
-def test_a_network_that_cannot_be_compiled_is_trained_as_it_is(monkeypatch, caplog, table):
+def test_a_network_that_cannot_be_compiled_is_trained_without(monkeypatch, caplog, table):
     class Broken(torch.nn.Sequential):
         def forward(self, tokens):
             raise RuntimeError("no C++ compiler\nfound")
@@ -380,9 +321,7 @@ NRTSI(preset="tiny", steps=6, train=settings).fit(pd.read_csv(sys.argv[1])).save
 
 
 @pytest.mark.slow
-def test_a_compiled_network_comes_to_the_same_losses_and_its_file_has_the_same_names(
-    table, tmp_path
-):
+def test_a_compiled_network_has_the_same_losses_and_names(table, tmp_path):
     out = tmp_path / "model.nrtsi"
     # In a process of its own: checks of shapes, which the tests have, are not what is compiled.
     command = [sys.executable, "-c", COMPILED, table, out]

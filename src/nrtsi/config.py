@@ -19,11 +19,15 @@ __all__ = [
     "PRESETS",
     "SETTINGS",
     "CalibrationConfig",
+    "CovarianceConfig",
+    "DynamicsConfig",
     "EvaluationConfig",
+    "GPConfig",
     "ModelConfig",
     "Preset",
     "ScheduleConfig",
     "TrainConfig",
+    "TransitionConfig",
     "preset_for",
     "schedule_for",
     "validated",
@@ -177,12 +181,134 @@ class AnalogConfig(_Config):
     """Analogs: predictions from similar training series."""
 
 
+class CovarianceConfig(_Config):
+    """Covariance function and prediction of the Gaussian process; saved with the model."""
+
+    lengthscales: tuple[PositiveFloat, ...] = (2.0, 8.0, 32.0, 128.0, 512.0)
+    """Initial lengthscales, in units, of the exponential and of the Matérn-5/2 kernels."""
+
+    harmonics: tuple[PositiveInt, ...] = (1, 2, 3)
+    """Harmonics of each cycle of the calendar that have a quasi-periodic kernel."""
+
+    decay_time: PositiveFloat = 512.0
+    """Initial decay time, in units, of the quasi-periodic kernels."""
+
+    sources: PositiveInt = 3
+    """Latent sources per kernel that the channels share (rank of the coregionalisation)."""
+
+    context_cells: PositiveInt = 384
+    """Observed cells that a block of rows is predicted from, about: a third in the block, a third
+    before and a third after it."""
+
+    neighbours: tuple[PositiveInt, PositiveInt] = (8, 64)
+    """Fewest and most observed cells of a channel that are read on each side of a block."""
+
+    max_distance: PositiveFloat = 1024.0
+    """Distance, in units, beyond which observed cells are not read."""
+
+    max_deviation: PositiveFloat = 3.0
+    """Observed values are clipped at this many standard deviations when they are read, so that an
+    outlier in one channel does not dominate the others."""
+
+    jitter: PositiveFloat = 1e-6
+    """Variance added to every observed cell, so that no covariance matrix is singular."""
+
+
 class GPConfig(_Config):
-    """The multi-output Gaussian process."""
+    """Training of the multi-output Gaussian process."""
+
+    covariance: CovarianceConfig = CovarianceConfig()
+
+    share: Share = 1 / 4
+    """Share of the training budget."""
+
+    min_seconds: NonNegativeFloat = 10.0
+    """Training budget below which no Gaussian process is fitted."""
+
+    max_channels: PositiveInt = 16
+    """Channels above which no Gaussian process is fitted."""
+
+    min_cells: PositiveInt = 256
+    """Observed cells below which no Gaussian process is fitted."""
+
+    cells: PositiveInt = 320
+    """Cells per step, at most; the time of a step grows with their cube."""
+
+    channels: PositiveInt = 3
+    """Channels in every other step, so that its cells span more time."""
+
+    strides: tuple[PositiveInt, ...] = (1, 1, 2, 4, 8)
+    """Rows between the rows of a step, one of these at random; wide strides show slow changes."""
+
+    learning_rate: PositiveFloat = 0.05
+    """Initial learning rate of Adam."""
+
+    max_steps: PositiveInt = 1000
+    """Steps after which training ends, whatever the budget."""
+
+
+class TransitionConfig(_Config):
+    """Networks and prediction of the dynamics model; saved with the model."""
+
+    width: PositiveInt = 128
+    """Channels inside the network."""
+
+    blocks: PositiveInt = 2
+    """Residual blocks."""
+
+    max_steps: PositiveInt = 64
+    """Steps of a rollout, at most."""
+
+    margin: NonNegativeFloat = 0.1
+    """How far predicted values may leave the range of a channel, as a share of that range."""
 
 
 class DynamicsConfig(_Config):
-    """The dynamics model."""
+    """Training of the dynamics model."""
+
+    transition: TransitionConfig = TransitionConfig()
+
+    share: Share = 1 / 3
+    """Share of the training budget."""
+
+    min_seconds: NonNegativeFloat = 30.0
+    """Training budget below which no dynamics model is fitted."""
+
+    early_share: Share = 0.15
+    """Share of its budget after which the model must beat persistence."""
+
+    max_channels: PositiveInt = 64
+    """Channels above which no dynamics model is fitted."""
+
+    min_pairs: PositiveInt = 2048
+    """Pairs of successive complete rows below which no dynamics model is fitted."""
+
+    rows: PositiveInt = 3072
+    """Rows per step, about."""
+
+    rollout: PositiveInt = 16
+    """Steps of a training rollout, at most."""
+
+    growth: tuple[Share, Share] = (0.3, 0.6)
+    """Shares of the budget between which training rollouts grow from one step to `rollout`."""
+
+    min_starts: PositiveInt = 256
+    """Rows from which a rollout of some length must be possible before it is trained."""
+
+    warm_up: PositiveInt = 50
+    """Steps over which the learning rate rises."""
+
+    validation_rollouts: PositiveInt = 1024
+    """Validation rollouts from which errors are measured, at most."""
+
+    min_rollouts: PositiveInt = 32
+    """Validation rollouts below which an error is not measured."""
+
+    persistence_steps: PositiveInt = 8
+    """Length, in steps, of the rollouts that are compared with persistence."""
+
+    persistence_ratio: PositiveFloat = 0.9
+    """The model beats persistence if its error is below this share of that of persistence."""
 
 
 class SamplerConfig(_Config):
@@ -262,6 +388,10 @@ class TrainConfig(_Config):
 
     min_validation_windows: PositiveInt = 128
     """Smallest number of validation windows."""
+
+    min_base_steps: PositiveInt = 100
+    """Steps of a base predictor before its first test; a budget counted in steps that has fewer
+    trains no base predictor."""
 
     optimizer: Literal["muon", "adam"] = "muon"
     """Muon for the matrices inside the encoder and Adam for the rest, or Adam for all."""

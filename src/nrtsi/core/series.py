@@ -8,7 +8,10 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
 
-__all__ = ["SeriesSet"]
+__all__ = ["GRID_TOLERANCE", "SeriesSet"]
+
+# Times on a grid of one unit may be this far off, since they may have been rounded.
+GRID_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,79 @@ class GateConfig(_Config):
 class AnalogConfig(_Config):
     """Analogs: predictions from similar training series."""
 
+    min_series: PositiveInt = 64
+    """Series that share a time span, below which analogs do not apply."""
+
+    max_series: PositiveInt = 2**13
+    """Series that are stored, at most; a random sample of more."""
+
+    max_points: PositiveInt = 1024
+    """Points of the common time grid above which analogs do not apply."""
+
+    max_channels: PositiveInt = 64
+    """Channels above which analogs do not apply."""
+
+    max_cells: PositiveInt = 2**24
+    """Cells of all stored series, at most."""
+
+    span_tolerance: Share = 0.05
+    """Share of the median time span that a stored series may lack at each end."""
+
+    min_observed: Share = 0.5
+    """Share of its rows in which a stored series must observe each channel."""
+
+    outlier_ranges: PositiveFloat = 10.0
+    """Interquartile ranges from the median beyond which stored values are clipped."""
+
+    completion_missing: Share = 0.05
+    """Share of missing cells from which gaps of stored series are predicted from the others."""
+
+    completion_rounds: Annotated[int, Field(ge=0)] = 6
+    """Rounds of this prediction; each uses the gaps as the round before filled them."""
+
+    trial_series: tuple[PositiveInt, PositiveInt] = (16, 32)
+    """Smallest and largest number of series on which methods are compared."""
+
+    trial_cells: PositiveInt = 2**21
+    """Stored cells above which methods are compared on fewer series."""
+
+    local_k: tuple[PositiveInt, ...] = (8, 32)
+    """Candidates for the number of neighbours of local linear analogs; half of the best is
+    compared, too."""
+
+    local_ridges: tuple[PositiveFloat, ...] = (1e-1, 1e-2, 1e-3)
+    """Candidates for the ridge penalty of local linear analogs; the middle one comes first."""
+
+    symmetries: tuple[Literal["pooled", "negated", "reversed"], ...] = (
+        "pooled",
+        "negated",
+        "reversed",
+    )
+    """Symmetries that local linear analogs may use: channels are alike, values mirrored, time
+    reversed."""
+
+    max_image_cells: PositiveInt = 2**25
+    """Cells that are compared with one series, at most, if symmetries are used."""
+
+    knn_k: tuple[PositiveInt, ...] = (10, 30)
+    """Candidates for the number of neighbours in all channels together."""
+
+    gaussian_ridges: tuple[PositiveFloat, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+    """Candidates for the noise of the conditional Gaussian."""
+
+    max_covariance_cells: PositiveInt = 2048
+    """Cells of a series above which no conditional Gaussian is fitted."""
+
+    max_ratio: PositiveFloat = 0.9
+    """A symmetry, local linear analogs, or analogs at all are used if their error is below this
+    share of that of the simpler choice."""
+
+    max_blend_ratio: PositiveFloat = 0.95
+    """Two methods are blended if the error is below this share of that of the better one."""
+
+    give_up_ratio: PositiveFloat = 2.0
+    """A method whose error exceeds that of another this many times is not tuned further."""
+
 
 class CovarianceConfig(_Config):
     """Covariance function and prediction of the Gaussian process; saved with the model."""
@@ -388,10 +461,6 @@ class TrainConfig(_Config):
 
     min_validation_windows: PositiveInt = 128
     """Smallest number of validation windows."""
-
-    min_base_steps: PositiveInt = 100
-    """Steps of a base predictor before its first test; a budget counted in steps that has fewer
-    trains no base predictor."""
 
     optimizer: Literal["muon", "adam"] = "muon"
     """Muon for the matrices inside the encoder and Adam for the rest, or Adam for all."""

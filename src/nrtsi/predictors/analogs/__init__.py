@@ -1,6 +1,5 @@
-"""Series that were learnt from, remembered: what those like a gappy one say about its gaps."""
+"""Analogs: predicts the missing cells of a series from similar training series."""
 
-from nrtsi.predictors.analogs.model import AnalogModel, AnalogPrediction
-from nrtsi.predictors.analogs.selection import AnalogFit, select_analogs
+from nrtsi.predictors.analogs.model import AnalogModel
 
-__all__ = ["AnalogFit", "AnalogModel", "AnalogPrediction", "select_analogs"]
+__all__ = ["AnalogModel"]

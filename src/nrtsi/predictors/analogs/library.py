@@ -1,117 +1,107 @@
-"""Series that can be remembered: those with a time in common, at points that all of them have."""
+"""`SeriesLibrary`: training series that share a time span, on a common time grid."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from nrtsi.config import AnalogConfig
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 
 __all__ = ["SeriesLibrary"]
 
-# Fewer series are too few to find one's like among; more would take long to look through.
-FEWEST, MOST = 64, 2**13
-
-# What a series may lack of the time that most have, at each end; and how much of it is observed.
-LACKS, OBSERVED = 0.05, 0.5
-
-# Points in time, at most, and cells of all series.
-POINTS, CELLS = 1024, 2**24
-
-# What lies farther from the middle half of a channel, in times its width, is an outlier.
-FAR = 10.0
-
-# Share of missing cells that straight lines may not stand in for.
-BRIDGED = 0.05
-
-# Series that tell which curves suit.
-TRIED = 32
+# Series on which lines and cubic splines are compared; a few show which are closer.
+DEGREE_SERIES = 32
 
 
 @dataclass(frozen=True)
 class SeriesLibrary:
-    """Series at common points in time."""
+    """Series on a common time grid."""
 
     kept: Int[np.ndarray, " series"]
-    """Which of the series that there are."""
+    """The number of each stored series among the training series."""
 
     series: SeriesSet
-    """They themselves."""
+    """The stored series."""
 
     point: Float[np.ndarray, " point"]
+    """The times of the grid."""
 
     value: Float[np.ndarray, "channel point series"]
-    """Observed values, and curves between and beyond them."""
+    """Observed values on the grid, and lines or splines between and beyond them."""
 
     low: Float[np.ndarray, " channel"]
+    """The least value of each channel, without outliers."""
+
     high: Float[np.ndarray, " channel"]
-    """The least and the greatest that each channel has had, but for outliers."""
+    """The greatest value of each channel, without outliers."""
 
     @classmethod
-    def of(cls, series: SeriesSet, rng: np.random.Generator) -> "SeriesLibrary | None":
-        """The series that have most of the time in common; None where these are few."""
-        kept = _kept(series)
-        if kept.size < FEWEST:
+    def of(
+        cls, series: SeriesSet, rng: np.random.Generator, config: AnalogConfig
+    ) -> "SeriesLibrary | None":
+        """Stores the series that share a time span; None if these are too few or too long."""
+        kept = _sharing_span(series, config)
+        if kept.size < config.min_series:
             return None
-        kept = np.sort(rng.permutation(kept)[:MOST])
+        kept = np.sort(rng.permutation(kept)[: config.max_series])
         chosen = series.select(kept)
-        point = _points(chosen)
-        if not 2 <= point.size <= POINTS:
+        point = _grid(chosen, config)
+        if not 2 <= point.size <= config.max_points:
             return None
-        most = CELLS // (point.size * series.dims)
+        most = config.max_cells // (point.size * series.dims)
         if most < kept.size:
             kept = kept[np.sort(rng.permutation(kept.size)[:most])]
             chosen = series.select(kept)
-        if kept.size < FEWEST:
+        if kept.size < config.min_series:
             return None
-        low, high = _ends(chosen)
-        value = _at_points(chosen, point)
-        # A curve through two points close together may shoot up to anywhere.
+        low, high = _range(chosen, config)
+        value = _on_grid(chosen, point)
+        # A spline through two points close together can overshoot by any amount.
         np.clip(value, *(end[:, None, None] for end in (low, high)), out=value)
         return cls(kept, chosen, point, value, low, high)
 
-    @property
-    def bridged(self) -> bool:
-        """True where many cells are missing in rows at the very points, so that lines stand in."""
+    def needs_completion(self, config: AnalogConfig) -> bool:
+        """True if rows are exactly on the grid and many of their cells are interpolated."""
         missing = 1 - self.series.observed.mean()
-        return bool(missing >= BRIDGED) and _at_the_points(self.series, self.point)
+        return bool(missing >= config.completion_missing) and _is_grid(self.series, self.point)
 
-    def filled(self, told: Float[np.ndarray, "row dim"]) -> "SeriesLibrary":
-        """The same with other values in their place."""
-        value = np.where(self.series.observed, self.series.value, told)
-        return replace(self, value=_laid_out(value, self.point.size))
+    def complete(self, mean: Float[np.ndarray, "row dim"]) -> "SeriesLibrary":
+        """The same library with `mean` in the missing cells."""
+        value = np.where(self.series.observed, self.series.value, mean)
+        return replace(self, value=_reshape(value, self.point.size))
 
 
-def _kept(series: SeriesSet) -> Int[np.ndarray, " kept"]:
-    """The series that have most of the time in common, and enough observed of it; or none."""
-    full = np.flatnonzero(series.length > 2)
-    nobody = np.zeros(0, dtype=np.int64)
-    if not full.size:
-        return nobody
-    begin, end = _span(series, full)
-    low, high = np.median(begin), np.median(end)
-    lacks = LACKS * (high - low)
+def _sharing_span(series: SeriesSet, config: AnalogConfig) -> Int[np.ndarray, " kept"]:
+    """The series that cover the usual time span and are observed enough; none if in a minority."""
+    candidates = np.flatnonzero(series.length > 2)
+    if not candidates.size:
+        return candidates
+    begin, end = _span(series, candidates)
+    first, last = np.median(begin), np.median(end)
+    tolerance = config.span_tolerance * (last - first)
     before = np.concatenate([np.zeros((1, series.dims)), np.cumsum(series.observed, axis=0)])
-    seen = before[series.start[full + 1]] - before[series.start[full]]
-    enough = (seen >= OBSERVED * series.length[full, None]).all(axis=1)
-    kept = full[(begin <= low + lacks) & (end >= high - lacks) & enough]
-    return kept if kept.size >= full.size / 2 else nobody
+    observed = before[series.start[candidates + 1]] - before[series.start[candidates]]
+    enough = (observed >= config.min_observed * series.length[candidates, None]).all(axis=1)
+    covers = (begin <= first + tolerance) & (end >= last - tolerance)
+    kept = candidates[covers & enough]
+    return kept if kept.size >= candidates.size / 2 else kept[:0]
 
 
 def _span(
     series: SeriesSet, chosen: Int[np.ndarray, " chosen"]
 ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-    """When the series begin and end."""
+    """The first and the last time of each series."""
     return series.time[series.start[chosen]], series.time[series.start[chosen + 1] - 1]
 
 
-def _points(series: SeriesSet) -> Float[np.ndarray, " point"]:
-    """Common points in time: whole units where all times are, else two for every row."""
+def _grid(series: SeriesSet, config: AnalogConfig) -> Float[np.ndarray, " point"]:
+    """The time grid: whole units if all times are whole, else two points for every row."""
     begin, end = _span(series, np.arange(series.series))
     low, high = np.median(begin), np.median(end)
-    lacks = LACKS * (high - low)
-    first, last = max(begin.min(), low - lacks), min(end.max(), high + lacks)
+    tolerance = config.span_tolerance * (high - low)
+    first, last = max(begin.min(), low - tolerance), min(end.max(), high + tolerance)
     step = 1.0
     if np.array_equal(series.time, np.rint(series.time)):
         first, last = np.ceil(first), np.floor(last)
@@ -120,64 +110,66 @@ def _points(series: SeriesSet) -> Float[np.ndarray, " point"]:
     return first + step * np.arange(int(np.ceil((last - first) / step - 1e-9)) + 1)
 
 
-def _ends(
-    series: SeriesSet,
+def _range(
+    series: SeriesSet, config: AnalogConfig
 ) -> tuple[Float[np.ndarray, " channel"], Float[np.ndarray, " channel"]]:
-    """The least and the greatest of each channel, but for outliers."""
+    """The least and the greatest value of each channel, without outliers."""
     ends = []
-    for value, seen in zip(series.value.T, series.observed.T, strict=True):
-        quarter, half, more = np.quantile(value[seen], (0.25, 0.5, 0.75))
-        far = FAR * (more - quarter) if more > quarter else np.inf
-        ends.append((max(value[seen].min(), half - far), min(value[seen].max(), half + far)))
+    for value, observed in zip(series.value.T, series.observed.T, strict=True):
+        known = value[observed]
+        lower, median, upper = np.quantile(known, (0.25, 0.5, 0.75))
+        margin = config.outlier_ranges * (upper - lower) if upper > lower else np.inf
+        ends.append((max(known.min(), median - margin), min(known.max(), median + margin)))
     low, high = np.array(ends).T
     return low, high
 
 
-def _at_points(
+def _on_grid(
     series: SeriesSet, point: Float[np.ndarray, " point"]
 ) -> Float[np.ndarray, "channel point series"]:
-    if _at_the_points(series, point):
-        return _laid_out(interpolate(series), point.size)
+    if _is_grid(series, point):
+        return _reshape(interpolate(series), point.size)
     value = np.empty((series.dims, point.size, series.series), dtype=np.float32)
-    degree = _degree(series)
+    degree = _best_degree(series)
     for index in range(series.series):
         for dim in range(series.dims):
-            time, known = _channel(series, index, dim)
+            time, known = _observations(series, index, dim)
             value[dim, :, index] = _curve(time, known, point, degree)
     return value
 
 
-def _at_the_points(series: SeriesSet, point: Float[np.ndarray, " point"]) -> bool:
-    """True where every series has a row at every point and no other."""
+def _is_grid(series: SeriesSet, point: Float[np.ndarray, " point"]) -> bool:
+    """True if every series has exactly one row at every point and no other rows."""
     return np.array_equal(series.time, np.tile(point, series.series))
 
 
-def _laid_out(
+def _reshape(
     value: Float[np.ndarray, "row dim"], points: int
 ) -> Float[np.ndarray, "channel point series"]:
-    """Rows of series that have one at every point."""
+    """The layout of the library, from rows of series that have one at every point."""
     return np.ascontiguousarray(
         value.reshape(-1, points, value.shape[1]).transpose(2, 1, 0), dtype=np.float32
     )
 
 
-def _channel(series: SeriesSet, index: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def _observations(series: SeriesSet, index: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times and values of the observed cells of one channel of one series."""
     rows = slice(series.start[index], series.start[index + 1])
-    seen = series.observed[rows, dim]
-    return series.time[rows][seen], series.value[rows, dim][seen]
+    observed = series.observed[rows, dim]
+    return series.time[rows][observed], series.value[rows, dim][observed]
 
 
-def _degree(series: SeriesSet) -> int:
-    """Lines or cubic splines: what tells points that were left out with the lesser error."""
+def _best_degree(series: SeriesSet) -> int:
+    """1 for lines or 3 for cubic splines, whichever predicts left-out points better."""
     errors = {1: 0.0, 3: 0.0}
-    for index in range(0, series.series, max(1, series.series // TRIED)):
+    for index in range(0, series.series, max(1, series.series // DEGREE_SERIES)):
         for dim in range(series.dims):
-            time, known = _channel(series, index, dim)
-            left = np.zeros(time.size, dtype=bool)
-            left[2:-2:3] = True
+            time, known = _observations(series, index, dim)
+            left_out = np.zeros(time.size, dtype=bool)
+            left_out[2:-2:3] = True
             for degree in errors:
-                told = _curve(time[~left], known[~left], time[left], degree)
-                errors[degree] += float(np.square(told - known[left]).sum())
+                curve = _curve(time[~left_out], known[~left_out], time[left_out], degree)
+                errors[degree] += float(np.square(curve - known[left_out]).sum())
     return min(errors, key=lambda degree: errors[degree])
 
 
@@ -187,11 +179,11 @@ def _curve(
     point: Float[np.ndarray, " point"],
     degree: int,
 ) -> Float[np.ndarray, " point"]:
-    """Through what is known; a step or two beyond its ends, and from there on level."""
+    """A spline through the observations, extrapolated by two steps and constant from there."""
     if time.size <= degree:
         return np.interp(point, time, known)
     from scipy.interpolate import make_interp_spline  # takes a second to import
 
-    step = 2 * float(np.median(np.diff(time)))
-    inside = point.clip(time[0] - step, time[-1] + step)
+    margin = 2 * float(np.median(np.diff(time)))
+    inside = point.clip(time[0] - margin, time[-1] + margin)
     return np.asarray(make_interp_spline(time, known, k=degree)(inside))

@@ -1,111 +1,127 @@
-"""`AnalogModel`: the series that are remembered, and what they say of a series like them."""
+"""`AnalogModel`: the base predictor that uses similar training series."""
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
-from nrtsi.core.interpolation import interpolate
+from nrtsi.core.fingerprint import SeriesFingerprints
+from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.series import SeriesSet
+from nrtsi.core.state import from_state, to_state
 from nrtsi.network.threads import Threads
-from nrtsi.predictors.analogs.fingerprints import SeriesFingerprints
-from nrtsi.predictors.analogs.method import AnalogMethod
-from nrtsi.predictors.analogs.mixture import SINGLE, AnalogMixture, name_of
-from nrtsi.predictors.analogs.points import PointLookup
+from nrtsi.predictors.analogs.library import SeriesLibrary
+from nrtsi.predictors.analogs.methods import AnalogMethod
+from nrtsi.predictors.analogs.search import MethodSearch
+from nrtsi.predictors.base import FitContext, State
 
-__all__ = ["AnalogModel", "AnalogPrediction"]
+__all__ = ["AnalogModel"]
 
+log = logging.getLogger(__name__)
 
-# Known cells of a series that are read, at most.
-KNOWN = 1024
-
-
-@dataclass(frozen=True)
-class AnalogPrediction:
-    """What series like it say of every cell of a series."""
-
-    value: Float[np.ndarray, "row dim"]
-
-    scale: Float[np.ndarray, "row dim"]
-    """How far they are apart about it; 0 at times of which nothing is remembered."""
-
-
-WAYS = SINGLE | {"joint": AnalogMixture}
+# Cells of the library up to which a saved conditional Gaussian can leave out a series; among more
+# cells one series makes no difference.
+MAX_CENTRED = 2**21
 
 
 @dataclass(frozen=True)
 class AnalogModel:
-    """Series that are remembered at common points in time."""
+    """A method with its library of series on a common time grid."""
+
+    title: ClassVar[str] = "analogs"
+    from_gradients: ClassVar[bool] = False
+    slow: ClassVar[bool] = True
+    network: ClassVar[str | None] = None
+    gate_power: ClassVar[int] = 2
 
     point: Float[np.ndarray, " point"]
-    way: AnalogMethod
+    """The times of the grid."""
 
-    marks: SeriesFingerprints
-    """What tells which series is itself a remembered one."""
+    method: AnalogMethod
 
-    def recall(
-        self,
-        series: SeriesSet,
-        own: Int[np.ndarray, " series"] | None = None,
-        threads: Threads | None = None,
-    ) -> AnalogPrediction:
-        """What is remembered of series like these, from their observed cells alone.
+    fingerprints: SeriesFingerprints
+    """Recognise the stored series."""
 
-        A series that is itself remembered is not looked at, for its gaps have been bridged there
-        by straight lines: `own` is its number, or -1 where it is none of them; without `own` it is
-        recognised. At times of which nothing is remembered interpolation stands in. The `threads`
-        share the work.
-        """
-        own = self.marks.find(series) if own is None else own
-        value, scale = interpolate(series), np.zeros(series.value.shape)
-        place = PointLookup.of(self.point, series.time)
-
-        def ask(index: int) -> None:
-            rows = np.arange(series.start[index], series.start[index + 1])
-            rows = rows[place.there[rows]]
-            row, channel = np.nonzero(series.observed[rows])
-            some = _thinned(row.size)
-            row, channel = rows[row[some]], channel[some]
-            every = np.indices((rows.size, series.dims)).reshape(2, -1)
-            told = self.way.tell(
-                place.at(row, channel),
-                series.value[row, channel],
-                place.at(rows[every[0]], every[1]),
-                int(own[index]),
-            )
-            value[rows], scale[rows] = (each.reshape(rows.size, -1) for each in told)
-
-        (threads or Threads(1)).map(ask, range(series.series))
-        return AnalogPrediction(value, scale)
-
-    def lasting(self) -> "AnalogModel":
-        """The same as it is in a file, which leaves out what only training needs."""
-        return AnalogModel.unpack(*self.pack())
-
-    def __str__(self) -> str:
-        """What is remembered, in a few words."""
-        return f"{self.way}, at {self.point.size} points in time"
-
-    def pack(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values that `unpack` makes the same of."""
-        arrays, record = self.way.pack()
-        arrays |= {"marks": self.marks.hash}
-        return arrays | {"point": self.point}, record | {"way": name_of(self.way, WAYS)}
+    stored: Int[np.ndarray, " stored"] | None = None
+    """The number of each stored series among the training series; only known during training."""
 
     @classmethod
-    def unpack(cls, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> "AnalogModel":
-        """What `pack` took apart."""
-        rest, others = dict(record), dict(arrays)
-        point, way = others.pop("point"), WAYS[rest.pop("way")]
-        return cls(point, way.unpack(others, rest), SeriesFingerprints(others.pop("marks")))
+    def fit(cls, context: FitContext) -> "AnalogModel | None":
+        """Selects the method with the least error on hidden cells.
 
+        The methods are compared on validation series if these are separate: a training series may
+        have near copies in the library, such as the same day at another station, which a new
+        series has not.
 
-def _thinned(cells: int) -> slice:
-    """Which of so many known cells are read: all, or every other, third, ….
+        Returns:
+            The model; None if the series do not share a time span, if there are too few of them,
+            or if interpolation is about as good.
+        """
+        config = context.config.analogs
+        rng = np.random.default_rng([context.seed, 5])
+        library = SeriesLibrary.of(context.source, rng, config)
+        if library is None or context.source.dims > config.max_channels:
+            return None
+        validation = context.validation.series if context.separate else None
+        search = MethodSearch.of(library, validation, context.masking, rng, config)
+        if search is None:
+            return None
+        method, error = search.select()
+        log.info("analogs: error %.3g, interpolation's %.3g", error, search.line_error)
+        if error >= config.max_ratio * search.line_error:
+            return None
+        fingerprints = SeriesFingerprints.of(library.series)
+        return cls(library.point, method, fingerprints, library.kept)
 
-    >>> np.arange(10)[_thinned(10)].size, np.arange(5000)[_thinned(5000)].size
-    (10, 1000)
-    """
-    return slice(None, None, max(1, -(-cells // KNOWN)))
+    def predict(
+        self,
+        series: SeriesSet,
+        exclude: Int[np.ndarray, " series"] | None = None,
+        threads: Threads | None = None,
+    ) -> BasePrediction:
+        """Predicts every cell of `series` from its observed cells.
+
+        A stored series is left out when its own cells are predicted, since its gaps are filled in
+        the library. Cells at times outside the grid are interpolated and not available.
+
+        Args:
+            series: Scaled series.
+            exclude: The number of each series among the stored ones, or -1. Default: stored series
+                are recognised.
+            threads: Threads that share the work.
+        """
+        exclude = self.fingerprints.find(series) if exclude is None else exclude
+        mean, std = self.method.predict_series(self.point, series, exclude, threads)
+        return BasePrediction(mean, std, std > 0)
+
+    def locate(self, source: SeriesSet) -> Int[np.ndarray, " series"]:
+        """The number of each training series among the stored ones, or -1."""
+        if self.stored is None:
+            return self.fingerprints.find(source)
+        number = np.full(source.series, -1)
+        number[self.stored] = np.arange(self.stored.size)
+        return number
+
+    def state(self) -> State:
+        """The state from which `from_state` builds the model, without what only training needs."""
+        arrays, record = to_state(replace(self, stored=None))
+        tensors = {
+            name: torch.from_numpy(array)
+            for name, array in arrays.items()
+            if not name.endswith("centred") or array.size <= MAX_CENTRED
+        }
+        return tensors, record
+
+    @classmethod
+    def from_state(cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> "AnalogModel":
+        """Builds the model that `state` describes."""
+        return from_state(cls, tensors, record)
+
+    def __str__(self) -> str:
+        """A few words for `info`."""
+        return f"{self.method}, at {self.point.size} points in time"

@@ -1,0 +1,369 @@
+"""Analog methods: local linear, nearest neighbours, a conditional Gaussian, and a blend."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Float16, Float32, Int
+
+from nrtsi.core.interpolation import interpolate
+from nrtsi.core.series import SeriesSet
+from nrtsi.network.threads import Threads
+from nrtsi.predictors.analogs.grid import GridCells, GridTimes
+from nrtsi.predictors.analogs.library import SeriesLibrary
+
+__all__ = [
+    "AnalogBlend",
+    "AnalogMethod",
+    "ConditionalGaussian",
+    "KNNAnalogs",
+    "LocalLinearAnalogs",
+]
+
+# Observed cells of a series that are used, at most; more would make the linear systems slow.
+MAX_OBSERVED = 1024
+
+# Smallest distance of a neighbour, so that weights stay finite.
+MIN_DISTANCE = 1e-6
+
+# Observed values are clipped, so that one outlier does not dominate the others: to this multiple
+# of a channel's range, or to this many standard deviations.
+MAX_RANGE, MAX_DEVIATIONS = 1.5, 8.0
+
+Moments: TypeAlias = tuple[Float[np.ndarray, " target"], Float[np.ndarray, " target"]]
+"""Mean and standard deviation of each target cell."""
+
+
+class AnalogMethod(ABC):
+    """Predicts the cells of a series from a library of others."""
+
+    @abstractmethod
+    def predict(
+        self,
+        known: GridCells,
+        value: Float[np.ndarray, " known"],
+        target: GridCells,
+        exclude: int,
+    ) -> Moments:
+        """Predicts the target cells from the known cells and their values.
+
+        Args:
+            known: Observed cells of the series.
+            value: Their values.
+            target: The cells to predict.
+            exclude: Number of a stored series that is left out, or -1.
+        """
+
+    @abstractmethod
+    def refit(self, library: SeriesLibrary) -> "AnalogMethod":
+        """The same method with the same hyper-parameters on another library."""
+
+    def predict_series(
+        self,
+        point: Float[np.ndarray, " point"],
+        series: SeriesSet,
+        exclude: Int[np.ndarray, " series"],
+        threads: Threads | None = None,
+    ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
+        """Mean and standard deviation of every cell; interpolation and 0 off the grid `point`."""
+        mean, std = interpolate(series), np.zeros(series.value.shape)
+        times = GridTimes.of(point, series.time)
+
+        def predict_one(index: int) -> None:
+            rows = np.arange(series.start[index], series.start[index + 1])
+            rows = rows[times.inside[rows]]
+            row, channel = np.nonzero(series.observed[rows])
+            used = slice(None, None, max(1, -(-row.size // MAX_OBSERVED)))
+            row, channel = rows[row[used]], channel[used]
+            every = np.indices((rows.size, series.dims)).reshape(2, -1)
+            predicted = self.predict(
+                times.cells(row, channel),
+                series.value[row, channel],
+                times.cells(rows[every[0]], every[1]),
+                int(exclude[index]),
+            )
+            mean[rows], std[rows] = (each.reshape(rows.size, -1) for each in predicted)
+
+        (threads or Threads(1)).map(predict_one, range(series.series))
+        return mean, std
+
+
+@dataclass(frozen=True)
+class LocalLinearAnalogs(AnalogMethod):
+    """Ridge regression on the k nearest series, channel by channel.
+
+    Near a partly observed series, similar ones lie close to a plane: their weighted sum follows
+    the series more closely than the nearest one alone.
+    """
+
+    value: Float16[np.ndarray, "channel point series"]
+    """The stored series, each channel scaled to its range, from -1 to 1."""
+
+    middle: Float[np.ndarray, " channel"]
+    """The middle of each channel's range."""
+
+    reach: Float[np.ndarray, " channel"]
+    """Half the width of each channel's range."""
+
+    k: int
+    """Number of neighbours."""
+
+    ridge: float
+    """Penalty of weights that differ from the mean, as a share of the variance."""
+
+    symmetries: tuple[str, ...] = ()
+    """Symmetries of the data, by which the library is augmented: "pooled" (a channel may be like
+    any other channel), "negated" (values mirrored about the middle), "reversed" (in time)."""
+
+    @classmethod
+    def of(cls, library: SeriesLibrary, k: int, ridge: float) -> "LocalLinearAnalogs":
+        """Stores the series of the library."""
+        middle = (library.low + library.high) / 2
+        reach = np.maximum((library.high - library.low) / 2, 1e-9)
+        unit = (library.value - middle[:, None, None]) / reach[:, None, None]
+        return cls(unit.astype(np.float16), middle, reach, k, ridge)
+
+    def refit(self, library: SeriesLibrary) -> "LocalLinearAnalogs":
+        """The same method with the same hyper-parameters on another library."""
+        fitted = LocalLinearAnalogs.of(library, self.k, self.ridge)
+        return replace(fitted, symmetries=self.symmetries)
+
+    def __str__(self) -> str:
+        """A few words for `info`."""
+        symmetries = f" ({', '.join(self.symmetries)})" if self.symmetries else ""
+        return f"{self.k} nearest of {self.value.shape[-1]:,} series{symmetries}"
+
+    @property
+    def work(self) -> int:
+        """Cells of the augmented library that all channels are compared with."""
+        pooled = self.value.shape[0] if "pooled" in self.symmetries else 1
+        return self.value.size * pooled * 2 ** len(set(self.symmetries) - {"pooled"})
+
+    def predict(
+        self,
+        known: GridCells,
+        value: Float[np.ndarray, " known"],
+        target: GridCells,
+        exclude: int,
+    ) -> Moments:
+        """Predicts each channel from its own observed cells."""
+        mean, std = np.zeros(target.channel.size), np.zeros(target.channel.size)
+        for channel, (middle, reach) in enumerate(zip(self.middle, self.reach, strict=True)):
+            given, sought = known.channel == channel, target.channel == channel
+            scaled = ((value[given] - middle) / reach).clip(-MAX_RANGE, MAX_RANGE)
+            unit_mean, unit_std = self._predict_channel(
+                channel, known.pick(given), scaled, target.pick(sought), exclude
+            )
+            mean[sought], std[sought] = middle + reach * unit_mean, reach * unit_std
+        return mean, std
+
+    def _predict_channel(
+        self, channel: int, known: GridCells, value: np.ndarray, target: GridCells, exclude: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if not value.size:
+            every = target.sample_one(self._library[channel])
+            return every.mean(axis=1), every.std(axis=1)
+        images = self._images[0 if "pooled" in self.symmetries else channel]
+        candidates = known.sample_one(images)
+        distance = np.square(candidates - value[:, None].astype(np.float32)).sum(axis=0)
+        if exclude >= 0:
+            distance[exclude :: self.value.shape[-1]] = np.inf  # and its images
+        nearest = np.argpartition(distance, self.k - 1)[: self.k]
+        there = target.sample_one(images[:, nearest]).T.astype(np.float64)
+        here = candidates[:, nearest].T.astype(np.float64)
+        weight = _ridge_weights(here - here.mean(axis=0), value - here.mean(axis=0), self.ridge)
+        centre = there.mean(axis=0)
+        mean = centre + weight @ (there - centre)
+        return mean, np.sqrt(np.square(there - mean).mean(axis=0))
+
+    @cached_property
+    def _library(self) -> Float32[np.ndarray, "channel point series"]:
+        return self.value.astype(np.float32)
+
+    @cached_property
+    def _images(self) -> list[Float32[np.ndarray, "point image"]]:
+        """The augmented library of each channel, or of all; each image has all series in order."""
+        images = list(self._library)
+        if "pooled" in self.symmetries:
+            images = [np.concatenate(images, axis=-1)]
+        if "negated" in self.symmetries:
+            images = [np.concatenate([each, -each], axis=-1) for each in images]
+        if "reversed" in self.symmetries:
+            images = [np.concatenate([each, each[::-1]], axis=-1) for each in images]
+        return images
+
+
+def _ridge_weights(
+    inputs: Float[np.ndarray, "k known"], target: Float[np.ndarray, " known"], ridge: float
+) -> Float[np.ndarray, " k"]:
+    """Ridge regression of the target on the inputs, in the smaller of the two dimensions."""
+    size = min(inputs.shape)
+    penalty = ridge * np.square(inputs).sum() / size + 1e-12
+    if inputs.shape[0] <= inputs.shape[1]:
+        return np.linalg.solve(inputs @ inputs.T + penalty * np.eye(size), inputs @ target)
+    return inputs @ np.linalg.solve(inputs.T @ inputs + penalty * np.eye(size), target)
+
+
+@dataclass(frozen=True)
+class KNNAnalogs(AnalogMethod):
+    """Weighted mean of the k series nearest in all channels together.
+
+    The kind of a day, such as a Sunday, shows in all channels. If series are few and noisy, the
+    errors of such a mean differ from those of a Gaussian, and a blend of both is better.
+    """
+
+    value: Float16[np.ndarray, "channel point series"]
+    """The stored series."""
+
+    k: int
+    """Number of neighbours."""
+
+    @classmethod
+    def of(cls, library: SeriesLibrary, k: int) -> "KNNAnalogs":
+        """Stores the series of the library."""
+        return cls(library.value.astype(np.float16), k)
+
+    def refit(self, library: SeriesLibrary) -> "KNNAnalogs":
+        """The same method with the same hyper-parameters on another library."""
+        return KNNAnalogs.of(library, self.k)
+
+    def __str__(self) -> str:
+        """A few words for `info`."""
+        return f"mean of the {self.k} most similar of {self.value.shape[-1]:,} series"
+
+    def predict(
+        self,
+        known: GridCells,
+        value: Float[np.ndarray, " known"],
+        target: GridCells,
+        exclude: int,
+    ) -> Moments:
+        """Weights neighbours by the inverse of their distance; all equally if nothing is known."""
+        count = self.value.shape[-1]
+        difference = np.square(known.sample(self._library) - value[:, None].astype(np.float32))
+        distance = np.sqrt(difference.mean(axis=0) if value.size else np.ones(count))
+        if exclude >= 0:
+            distance[exclude] = np.inf
+        k = self.k if value.size else count - (exclude >= 0)
+        nearest = np.argpartition(distance, k - 1)[:k]
+        weight = 1 / np.maximum(distance[nearest], MIN_DISTANCE).astype(np.float64)
+        weight /= weight.sum()
+        there = target.sample(self._library[..., nearest]).astype(np.float64)
+        mean = there @ weight
+        return mean, np.sqrt(np.square(there - mean[:, None]) @ weight)
+
+    @cached_property
+    def _library(self) -> Float32[np.ndarray, "channel point series"]:
+        return self.value.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class ConditionalGaussian(AnalogMethod):
+    """Conditional mean under one normal distribution of all cells of a series."""
+
+    mean: Float[np.ndarray, "channel point"]
+
+    covariance_triangle: Float32[np.ndarray, " pair"]
+    """The upper triangle of the covariance of all cells."""
+
+    ridge: float
+    """Share of the variance that is noise."""
+
+    centred: Float32[np.ndarray, "channel point series"] | None = None
+    """The stored series minus the mean, which leaving one out needs; None: none is left out."""
+
+    @classmethod
+    def of(cls, library: SeriesLibrary, ridge: float) -> "ConditionalGaussian":
+        """Estimates the mean and the covariance of the library."""
+        mean = library.value.mean(axis=-1, dtype=np.float64)
+        centred = library.value - mean[..., None]
+        flat = centred.reshape(mean.size, -1)
+        covariance = flat @ flat.T / (library.value.shape[-1] - 1)
+        triangle = covariance[np.triu_indices(mean.size)].astype(np.float32)
+        return cls(mean, triangle, ridge, centred.astype(np.float32))
+
+    def refit(self, library: SeriesLibrary) -> "ConditionalGaussian":
+        """The same method with the same hyper-parameters on another library."""
+        return ConditionalGaussian.of(library, self.ridge)
+
+    def __str__(self) -> str:
+        """A few words for `info`."""
+        return f"mean and covariance of {len(self.mean)} channels"
+
+    def predict(
+        self,
+        known: GridCells,
+        value: Float[np.ndarray, " known"],
+        target: GridCells,
+        exclude: int,
+    ) -> Moments:
+        """Conditional mean; the standard deviation is the unconditional one."""
+        left_out, count = np.zeros_like(self.mean), 2
+        if exclude >= 0 and self.centred is not None:
+            left_out = self.centred[..., exclude].astype(np.float64)
+            count = self.centred.shape[-1]
+        expected = self.mean - left_out / (count - 1)
+        margin = MAX_DEVIATIONS * known.sample(self._deviation)
+        value = value.clip(known.sample(self.mean) - margin, known.sample(self.mean) + margin)
+        if value.size:
+            rows, left_out_known = known.sample(self._covariance), known.sample(left_out)
+            downdate = left_out_known * count / (count - 1) ** 2
+            among = known.sample(rows.transpose(1, 2, 0)).T
+            if left_out_known.any():
+                among -= np.multiply.outer(downdate, left_out_known)
+            among[np.diag_indices_from(among)] += self.ridge * np.trace(among) / value.size + 1e-12
+            weight = np.linalg.solve(among, value - known.sample(expected))
+            expected += np.tensordot(weight, rows, axes=1) - weight @ downdate * left_out
+        return target.sample(expected), target.sample(self._deviation)
+
+    @cached_property
+    def _covariance(self) -> Float[np.ndarray, "channel point channel point"]:
+        size = self.mean.size
+        covariance = np.zeros((size, size))
+        covariance[np.triu_indices(size)] = self.covariance_triangle
+        covariance += np.triu(covariance, 1).T
+        return covariance.reshape(*self.mean.shape, *self.mean.shape)
+
+    @cached_property
+    def _deviation(self) -> Float[np.ndarray, "channel point"]:
+        size = self.mean.size
+        variance = np.diagonal(self._covariance.reshape(size, size))
+        return np.sqrt(variance).reshape(self.mean.shape)
+
+
+@dataclass(frozen=True)
+class AnalogBlend(AnalogMethod):
+    """Weighted mean of two methods."""
+
+    first: AnalogMethod
+    second: AnalogMethod
+
+    weight: float
+    """Weight of the second method, from 0 to 1."""
+
+    def refit(self, library: SeriesLibrary) -> "AnalogBlend":
+        """The same methods with the same hyper-parameters on another library."""
+        return replace(self, first=self.first.refit(library), second=self.second.refit(library))
+
+    def __str__(self) -> str:
+        """A few words for `info`."""
+        return f"{self.first} and {self.second} ({self.weight:.0%})"
+
+    def predict(
+        self,
+        known: GridCells,
+        value: Float[np.ndarray, " known"],
+        target: GridCells,
+        exclude: int,
+    ) -> Moments:
+        """The weighted mean of both means and of both standard deviations."""
+        first, second = (
+            method.predict(known, value, target, exclude) for method in (self.first, self.second)
+        )
+        mean, std = (
+            (1 - self.weight) * one + self.weight * other
+            for one, other in zip(first, second, strict=True)
+        )
+        return mean, std

@@ -1,7 +1,7 @@
 """Gradient descent: Muon and Adam, one optimiser step, and the loop that all training shares."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,7 @@ Fraction: TypeAlias = Callable[[int], float]
 MIN_DECAY = 0.01
 
 
+@runtime_checkable
 class Learner(Protocol):
     """Something that is trained step by step."""
 

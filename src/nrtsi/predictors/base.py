@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -72,6 +72,7 @@ class FitContext:
     """The decision of the first process, where several train together."""
 
 
+@runtime_checkable
 class BasePredictor(Protocol):
     """Proposes a mean and an uncertainty for every cell before the network is applied."""
 
@@ -93,7 +94,7 @@ class BasePredictor(Protocol):
     """The network that suits data this predictor applies to; None: no preference."""
 
     @classmethod
-    def fit(cls, context: FitContext) -> Self | None:
+    def fit(cls, context: FitContext) -> "BasePredictor | None":
         """Fits a predictor; None if it does not apply to the data or does not help early on."""
         ...
 
@@ -122,7 +123,9 @@ class BasePredictor(Protocol):
         ...
 
     @classmethod
-    def from_state(cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> Self:
+    def from_state(
+        cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]
+    ) -> "BasePredictor":
         """Builds the predictor that `state` describes."""
         ...
 

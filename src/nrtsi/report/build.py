@@ -134,7 +134,8 @@ def _shown(
     series, time = panel.series, _time(panel)
     gaps = np.add.reduceat((state > 0).sum(axis=1), series.start[:-1])
     missing = state > 0
-    ends = [np.where(missing, end, np.nan) for end in filled.interval]
+    none = np.full(state.shape, np.nan)
+    ends = [np.where(missing, end, np.nan) for end in filled.interval or (none, none)]
     for number in most_missing(gaps.tolist(), (series.length * series.dims).tolist()):
         rows = slice(int(series.start[number]), int(series.start[number + 1]))
         name = str(panel.ids[number]) if panel.columns.id is not None else ""
@@ -161,7 +162,7 @@ def _choices(trial: Backtest, filled: ImputationResult) -> Iterator[MethodUse]:
         bucket = int(gap_bin(np.array([row["gap_to"]]))[0])
         if (dim, bucket) not in seen:
             seen.add((dim, bucket))
-            method = filled.choice.methods[filled.choice.table[dim, bucket]]
+            method = filled.selection.methods[filled.selection.table[dim, bucket]]
             done = (filled.gaps.gap_bin[:, dim] == bucket) & ~filled.refused.cells[:, dim]
             yield MethodUse(row["channel"], _gap(row, trial.clock), method, int(done.sum()))
 

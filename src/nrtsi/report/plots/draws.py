@@ -75,7 +75,7 @@ def drawn(
     """Draws of one series, all its values; those of `NRTSI.sample`."""
     if draws < 1:
         raise InputError(f"draws must be at least 1, got {draws}; ask for more")
-    return model.draw_series(one.series, draws, listener)
+    return list(model.draw(one.series, None, draws, listener=listener))
 
 
 def _figure(

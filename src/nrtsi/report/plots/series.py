@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.imputer.options import check_interval
+from nrtsi.imputer.options import ImputeOptions
 from nrtsi.report.plots.canvas import GAP, IMPUTED, OBSERVED, blank, plain_axes, save
 from nrtsi.report.plots.view import One
 from nrtsi.tables import Columns, read
@@ -99,12 +99,12 @@ def plot_filling(
     Raises:
         InputError: As for `plot_series`; or `interval` is no probability.
     """
-    check_interval(interval)
+    ImputeOptions(interval=interval)  # raises if it is not a probability
     one = One.of(model.read_fitted(frame), series)
     one.places(shown)  # a mistake in these is found before the work
-    answers = model.answers(one.series, listener)
-    band = None if interval is None else answers.interval(interval)
-    picture = _Picture(one, answers.value, band, f"{100 * (interval or 0):g} % interval")
+    predicted = model.predict(one.series, listener=listener)
+    band = None if interval is None else predicted.interval(interval)
+    picture = _Picture(one, predicted.value, band, f"{100 * (interval or 0):g} % interval")
     save(_figure(picture, shown, title or f"{one.label}, filled by nrtsi"), path)
 
 

@@ -1,27 +1,26 @@
-"""Small reports to try the page on."""
+"""Small reports for the tests of the page."""
 
 from datetime import UTC, datetime
 
 import numpy as np
 
 from nrtsi.report import (
+    ChannelReport,
     Coverage,
-    Gap,
+    GapRange,
     MethodUse,
     RefusalCount,
     Report,
     ReportScore,
-    SeriesShown,
-    Tally,
+    ReportSeries,
 )
 
-HOUR = Gap(1.0, 2.0, "1h", "2h")
-DAY = Gap(2.0, float("inf"), "2h", "")
-WHEN = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+HOUR = GapRange(1.0, 2.0, "1h", "2h")
+DAY = GapRange(2.0, float("inf"), "2h", "")
 
 
-def shown(id="a", rows=200, channels=2, start=1.7e12, step=3.6e6, seed=0):
-    """A series with a filled stretch, a refused one and one that is left, in every channel."""
+def series(id="a", rows=200, channels=2, start=1.7e12, step=3.6e6, seed=0):
+    """A series with imputed, refused and missing cells in every channel."""
     rng = np.random.default_rng(seed)
     value = 10 + np.cumsum(rng.normal(size=(rows, channels)), axis=0)
     state = np.zeros((rows, channels), np.uint8)
@@ -30,41 +29,43 @@ def shown(id="a", rows=200, channels=2, start=1.7e12, step=3.6e6, seed=0):
         state[first : first + length] = kind
     value[state > 1] = np.nan
     ends = [np.where(state == 1, value + side, np.nan) for side in (-2.0, 2.0)]
-    return SeriesShown(id, start + step * np.arange(rows), value, state, *ends)
+    return ReportSeries(id, start + step * np.arange(rows), value, state, *ends)
 
 
-def report(*series, channels=None, **changes):
-    """A report on these series, complete in all its parts."""
-    series = series or (shown(),)
-    names = tuple(channels or (f"c{i}" for i in range(series[0].value.shape[1])))
-    first = names[0]
-    scores = [
-        ReportScore(first, gap, method, n, error**2, error)
-        for gap, n, errors in ((HOUR, 30, (0.5, 0.4)), (DAY, 10, (1.0, 2.0)))
-        for method, error in zip(("nrtsi", "linear"), errors, strict=True)
+def channel(name="c0", counts=(10, 0, 0, 0), **changes):
+    """A channel with two methods and two gap lengths."""
+    content = {
+        "scores": tuple(
+            ReportScore(gap, method, cells, error**2, error)
+            for gap, cells, errors in ((HOUR, 30, (0.5, 0.4)), (DAY, 10, (1.0, 2.0)))
+            for method, error in zip(("nrtsi", "linear"), errors, strict=True)
+        ),
+        "methods": (MethodUse(HOUR, "linear", 30), MethodUse(DAY, "nrtsi", 10)),
+        "coverage": (Coverage(HOUR, 900, 300, 0.9, 0.9), Coverage(DAY, 800, 100, 0.9, 0.7)),
+        "refusals": (RefusalCount(30, "the gap is longer than 3 steps"),),
+    }
+    return ChannelReport(name, counts, **content | changes)
+
+
+def report(*shown, names=None, first=None, **changes):
+    """A report on these series; only its first channel, changed by `first`, has errors."""
+    shown = shown or (series(),)
+    names = names or [f"c{index}" for index in range(shown[0].value.shape[1])]
+    states = np.concatenate([each.state for each in shown])
+    counts = [tuple(np.bincount(column, minlength=4).tolist()) for column in states.T]
+    others = [
+        ChannelReport(name, count) for name, count in zip(names[1:], counts[1:], strict=True)
     ]
     content = {
-        "title": "What was filled in a.csv",
         "source": "a.csv",
-        "made_at": WHEN,
+        "made_at": datetime(2026, 3, 1, 12, 30, tzinfo=UTC),
         "version": "1.2.3",
-        "time_kind": "datetime",
-        "channels": names,
-        "series": series,
-        "all_series": len(series),
-        "tallies": tuple(
-            Tally.of(name, [one.state[:, i] for one in series]) for i, name in enumerate(names)
-        ),
+        "datetimes": True,
+        "channels": (channel(names[0], counts[0], **first or {}), *others),
+        "series": shown,
+        "series_count": len(shown),
         "level": 0.9,
-        "scores": tuple(scores),
-        "choices": (MethodUse(first, HOUR, "linear", 30), MethodUse(first, DAY, "nrtsi", 10)),
-        "coverage": (
-            Coverage(first, HOUR, 900, 300, 0.9, 0.9),
-            Coverage(first, DAY, 800, 100, 0.9, 0.7),
-        ),
-        "refusals": (RefusalCount(first, 30, "longer than any gap that was tested"),),
-        "remarks": ("The times were taken to be UTC.",),
-        "caveats": ("This holds for gaps like those it was calibrated on.",),
+        "remarks": ("time: column 'time' (guessed)",),
         "command": "nrtsi report a.csv --out report.html",
         "settings": {"seed": 0, "methods": ["nrtsi", "linear"]},
     }

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nrtsi.report import Coverage, RefusalCount, ReportScore, SeriesShown, write_report
-from tests.report_samples import HOUR, report, shown
+from nrtsi.report import Coverage, RefusalCount, ReportScore, ReportSeries, write_report
+from tests.report_samples import HOUR, channel, report, series
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(
@@ -37,20 +37,20 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Opens a report and fails, in the end, on anything the browser complained about."""
-    pages, complaints = [], []
+    """Opens a report and fails, in the end, on anything the browser reported."""
+    pages, errors = [], []
 
     def open_report(content, width=1200, scheme="light", **settings):
         path = tmp_path / f"{len(pages)}.html"
         write_report(path, content)
         size = {"width": width, "height": 800}
         page = browser.new_page(viewport=size, color_scheme=scheme, locale="en-GB", **settings)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(dialog.message))
         page.on(
             "request",
-            lambda request: complaints.append(request.url[:200]) if _asks(request) else None,
+            lambda request: errors.append(request.url[:200]) if _asks(request) else None,
         )
         page.set_default_timeout(10_000)
         pages.append(page)
@@ -61,7 +61,7 @@ def show(browser, tmp_path):
     yield open_report
     for page in pages:
         page.close()
-    assert not complaints
+    assert not errors
 
 
 def _asks(request):
@@ -97,7 +97,9 @@ def test_every_chart_is_drawn(show):
     for number in range(2):
         assert colors(chart(page, number)[0]) > 10
     assert page.locator(".errors path.method").count() == 2
-    assert "12 filled, 30 refused, 5 left missing" in page.locator("figcaption").first.inner_text()
+    assert (
+        "12 imputed, 30 refused, 5 left missing" in page.locator("figcaption").first.inner_text()
+    )
     assert (
         page.locator(".panel canvas")
         .first.get_attribute("aria-label")
@@ -105,7 +107,7 @@ def test_every_chart_is_drawn(show):
     )
 
 
-def test_wheel_buttons_keys_and_dragging_change_what_is_shown(show):
+def test_wheel_buttons_keys_and_drags_change_the_time_range(show):
     page = show(report())
     low, high = span(page)
     canvas, box = chart(page)
@@ -153,7 +155,7 @@ def test_wheel_buttons_keys_and_dragging_change_what_is_shown(show):
     assert page.locator(".window").is_visible()
 
 
-def test_the_map_chooses_a_time_for_all_charts(show):
+def test_the_map_selects_the_time_range_of_all_charts(show):
     page = show(report())
     low, high = span(page)
     box = page.locator("#map").bounding_box()
@@ -166,14 +168,14 @@ def test_the_map_chooses_a_time_for_all_charts(show):
     assert picked[1] - picked[0] < 0.3 * (high - low)
 
 
-def test_the_pointer_and_the_keys_tell_of_a_cell(show):
+def test_the_pointer_and_the_keys_show_a_cell(show):
     page = show(report())
     _, box = chart(page)
     tip = page.locator("#tip")
     across = (box["width"] - 68) / 200  # pixels a row
     for row, words in (
         (3, "(observed)"),
-        (43, "(filled)\n90% interval: "),
+        (43, "(imputed)\n90% interval: "),
         (90, "c0: refused"),
         (122, "c0: left missing"),
     ):
@@ -190,7 +192,7 @@ def test_the_pointer_and_the_keys_tell_of_a_cell(show):
     assert tip.inner_text() != first
 
 
-def test_a_tap_tells_of_a_cell_and_a_tap_elsewhere_hides_it(show):
+def test_a_tap_shows_a_cell_and_a_tap_elsewhere_hides_it(show):
     page = show(report(), width=400, has_touch=True)
     _, box = chart(page)
     page.touchscreen.tap(box["x"] + 100, box["y"] + 40)
@@ -200,7 +202,7 @@ def test_a_tap_tells_of_a_cell_and_a_tap_elsewhere_hides_it(show):
 
 
 def test_another_series_can_be_chosen(show):
-    page = show(report(shown("a"), shown("b", rows=50, start=0.0)))
+    page = show(report(series("a"), series("b", rows=50, start=0.0)))
     first = span(page)
     page.select_option("#series", label="b")
     assert span(page)[1] < first[0]
@@ -208,10 +210,11 @@ def test_another_series_can_be_chosen(show):
 
 
 def test_a_channel_and_a_measure_can_be_chosen(show):
-    scores = tuple(ReportScore(name, HOUR, "linear", 9, 4.0, 1.0) for name in ("c0", "c1"))
-    page = show(report(scores=scores))
+    scores = (ReportScore(HOUR, "linear", 9, 4.0, 1.0),)
+    channels = tuple(channel(name, scores=scores, methods=()) for name in ("c0", "c1"))
+    page = show(report(channels=channels))
     page.click("#scores button[data-channel='1']")
-    assert "c1, by length of gap" in page.locator("#by-gap").inner_text()
+    assert "c1, by gap length" in page.locator("#by-gap").inner_text()
     table = page.locator("#by-gap tbody")
     assert "\t1\t" in table.inner_text()
     page.select_option("#measure", "rmse")
@@ -221,7 +224,7 @@ def test_a_channel_and_a_measure_can_be_chosen(show):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_page_does_not_scroll_sideways_and_follows_the_scheme(show, scheme):
     name = "a_very_long_name_that_has_no_place_to_break_" * 3
-    long = report(shown(channels=1), channels=(name,))
+    long = report(series(channels=1), names=[name])
     page = show(long, width=400, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -232,8 +235,8 @@ def test_a_narrow_page_does_not_scroll_sideways_and_follows_the_scheme(show, sch
     assert page.evaluate("document.getElementById('map').toDataURL()") != before
 
 
-def test_paper_is_light_and_has_every_chart(show):
-    page = show(report(shown(channels=12)), scheme="dark")
+def test_the_printed_page_is_light_and_has_every_chart(show):
+    page = show(report(series(channels=12)), scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert colors(page.locator(".panel canvas").nth(11)) > 10
@@ -244,7 +247,7 @@ def cells(rows, value, kind=1, spread=1.0):
     state = np.zeros((rows, 1), np.uint8)
     state[1 : rows - 1 or 1] = kind
     low, high = (np.where(state == 1, values + side * spread, np.nan) for side in (-1, 1))
-    return SeriesShown("a", np.arange(rows, dtype=float), values, state, low, high)
+    return ReportSeries("a", np.arange(rows, dtype=float), values, state, low, high)
 
 
 ODD = {
@@ -263,10 +266,10 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("kind", ["number", "datetime"])
-def test_odd_data_are_drawn_without_complaint(show, kind):
-    page = show(report(*(replace(one, id=name) for name, one in ODD.items()), time_kind=kind))
-    for name, series in ODD.items():
+@pytest.mark.parametrize("datetimes", [False, True])
+def test_odd_data_are_drawn_without_errors(show, datetimes):
+    page = show(report(*(replace(one, id=name) for name, one in ODD.items()), datetimes=datetimes))
+    for name, one in ODD.items():
         page.select_option("#series", label=name)
         canvas, box = chart(page)
         page.mouse.move(box["x"] + 200, box["y"] + 60)
@@ -274,7 +277,7 @@ def test_odd_data_are_drawn_without_complaint(show, kind):
         low, high = span(page)
         assert low < high, name
         assert colors(canvas) > 1, name
-        assert page.locator("#tip").inner_text() or not series.time.size
+        assert page.locator("#tip").inner_text() or not one.time.size
 
 
 def test_a_name_that_is_code_stays_a_name(show):
@@ -282,13 +285,15 @@ def test_a_name_that_is_code_stays_a_name(show):
     gap = replace(HOUR, start_label=evil)
     page = show(
         report(
-            replace(shown(channels=1), id=evil),
-            replace(shown(channels=1), id="b"),
-            channels=(evil,),
-            scores=(ReportScore(evil, gap, evil, 3, 1.0, 1.0),),
-            choices=(),
-            coverage=(Coverage(evil, gap, 3, 3, 0.9, 0.9),),
-            refusals=(RefusalCount(evil, 3, evil),),
+            replace(series(channels=1), id=evil),
+            replace(series(channels=1), id="b"),
+            names=[evil],
+            first={
+                "scores": (ReportScore(gap, evil, 3, 1.0, 1.0),),
+                "methods": (),
+                "coverage": (Coverage(gap, 3, 3, 0.9, 0.9),),
+                "refusals": (RefusalCount(3, evil),),
+            },
         )
     )
     _, box = chart(page)
@@ -298,8 +303,8 @@ def test_a_name_that_is_code_stays_a_name(show):
     assert page.locator("figcaption span").inner_text() == evil
 
 
-def test_many_channels_are_drawn_as_they_come_into_sight(show):
-    page = show(report(shown(rows=60, channels=300), scores=(), choices=()))
+def test_charts_are_drawn_when_they_become_visible(show):
+    page = show(report(series(rows=60, channels=300), first={"scores": (), "methods": ()}))
     last = page.locator(".panel canvas").nth(299)
     drawn = (
         "() => [...document.querySelectorAll('.panel canvas')].filter((c) => c.width > 300).length"
@@ -313,7 +318,7 @@ def test_many_channels_are_drawn_as_they_come_into_sight(show):
 
 @pytest.mark.slow
 def test_a_million_cells_open_and_zoom_quickly(show):
-    page = show(report(shown(rows=100_000, channels=10, step=6e4)))
+    page = show(report(series(rows=100_000, channels=10, step=6e4)))
     metrics = page.context.new_cdp_session(page)
     # Time on the processor, which other work on the machine changes little.
     metrics.send("Performance.enable", {"timeDomain": "threadTicks"})

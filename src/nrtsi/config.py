@@ -702,3 +702,16 @@ class EvaluationConfig(_Config):
     """Standard errors by which a method must be better to be selected for some of the cells."""
 
     calibration: CalibrationConfig = CalibrationConfig()
+
+
+class ReportConfig(_Config):
+    """How much data the HTML report shows."""
+
+    max_series: PositiveInt = 12
+    """Series that the charts show."""
+
+    max_cells: PositiveInt = 2_000_000
+    """Cells above which no further series is shown, so that the page opens quickly."""
+
+    max_page_cells: PositiveInt = 20_000_000
+    """Cells above which no page is written, because browsers fail to open it."""

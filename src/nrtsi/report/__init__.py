@@ -1,31 +1,29 @@
-"""One page, in one file, that shows what was missing, what was filled in and how well."""
+"""Writes the HTML report of an imputation and draws plots."""
 
 from nrtsi.report.content import (
+    CellState,
+    ChannelReport,
     Coverage,
-    Gap,
+    GapRange,
     MethodUse,
     RefusalCount,
     Report,
     ReportScore,
-    SeriesShown,
-    State,
-    Tally,
+    ReportSeries,
 )
 from nrtsi.report.page import check_report, render, write_report
-from nrtsi.report.selection import most_missing
 
 __all__ = [
-    "MethodUse",
+    "CellState",
+    "ChannelReport",
     "Coverage",
-    "Gap",
+    "GapRange",
+    "MethodUse",
     "RefusalCount",
     "Report",
     "ReportScore",
-    "SeriesShown",
-    "State",
-    "Tally",
+    "ReportSeries",
     "check_report",
-    "most_missing",
     "render",
     "write_report",
 ]

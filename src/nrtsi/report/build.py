@@ -1,184 +1,189 @@
-"""Makes the content of a report from a model, its data and its back-test."""
+"""Builds the content of a report from an imputation result and a back-test."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
 
 from nrtsi import __version__
+from nrtsi.config import ReportConfig
 from nrtsi.core.gaps import gap_bin
 from nrtsi.evaluation.backtest import Backtest
 from nrtsi.imputer.options import ImputeOptions
 from nrtsi.imputer.result import ImputationResult
-from nrtsi.report import (
+from nrtsi.report.content import (
+    CellState,
+    ChannelReport,
     Coverage,
-    Gap,
+    GapRange,
     MethodUse,
     RefusalCount,
     Report,
     ReportScore,
-    SeriesShown,
-    State,
-    Tally,
-    most_missing,
+    ReportSeries,
 )
 from nrtsi.tables import Clock, Panel
 
-__all__ = ["report_of"]
+__all__ = ["most_missing", "report_of"]
 
-CAVEAT = (
-    "Errors and intervals were found by hiding known cells in gaps like those of the data. They "
-    "hold for such gaps; where values are missing for a reason that has to do with the values "
-    "themselves, nobody can tell from what is left."
-)
+DEFAULT = ReportConfig()
+
+CLEARLY_BETTER = 0.9
+"""A method is recommended if its squared error is below this share of that of the method used."""
 
 
 def report_of(
     panel: Panel,
-    filled: ImputationResult,
-    trial: Backtest,
+    result: ImputationResult,
+    backtest: Backtest,
     options: ImputeOptions,
     *,
     source: str,
-    command: str,
-    settings: dict[str, Any],
+    command: str = "",
+    settings: Mapping[str, Any] | None = None,
     remarks: Sequence[str] = (),
 ) -> Report:
-    """All that a page says of data that were filled, and of how well that can be done.
+    """The report on data that were imputed and back-tested; it computes neither again.
 
     Args:
-        panel: The data as they were read.
-        filled: What was made of them.
-        trial: How well methods found known cells again.
-        options: What was asked for.
-        source: What the data are called.
-        command: The command line that does it again.
-        settings: The settings of the model.
-        remarks: Further sentences about the data.
+        panel: The data.
+        result: The result of `NRTSI.run` on all rows of `panel`, with intervals.
+        backtest: The back-test of the model and the baselines on `panel`.
+        options: The options of the imputation.
+        source: Name of the data.
+        command: The command that makes the report again.
+        settings: Settings of the model.
+        remarks: Further sentences on the data.
     """
-    state = _states(filled)
-    shown = list(_shown(panel, filled, state))
+    failures = (f"{name} failed: {reason}" for name, reason in backtest.failed.items())
     return Report(
-        title=f"{source}: what was missing, and what was filled in",
         source=source,
         made_at=datetime.now(UTC),
         version=__version__,
-        time_kind=panel.clock.kind,
-        channels=filled.names,
-        series=tuple(shown),
-        all_series=panel.series.series,
-        tallies=tuple(Tally.of(name, [state[:, dim]]) for dim, name in enumerate(filled.names)),
-        level=options.level,
-        scores=tuple(
-            ReportScore(
-                row["channel"],
-                _gap(row, trial.clock),
-                row["method"],
-                row["n"],
-                row["mse"],
-                row["mae"],
-            )
-            for row in trial.rows()
-        ),
-        choices=tuple(_choices(trial, filled)),
-        coverage=tuple(
-            Coverage(
-                row["channel"],
-                _gap(row, trial.clock),
-                row["n"],
-                row["gaps"],
-                options.level,
-                row["covered"],
-            )
-            for row in trial.coverage(options.level, options.method)
-        ),
-        refusals=tuple(_refusals(filled, options)),
-        remarks=(*_advice(trial, options), *remarks, *panel.notes, *_failures(trial)),
+        datetimes=panel.clock.kind == "datetime",
         zone="" if panel.times.zone is None else "UTC",
-        caveats=(CAVEAT,),
+        channels=tuple(_channels(result, backtest, options)),
+        series=tuple(_shown_series(panel, result)),
+        series_count=panel.series.series,
+        level=options.level,
+        remarks=(*_advice(backtest, options), *remarks, *panel.notes, *failures),
         command=command,
-        settings=settings,
+        settings=settings or {},
     )
 
 
-def _advice(trial: Backtest, options: ImputeOptions) -> Iterator[str]:
-    """Tells of a method that would have been clearly better."""
-    best, used = trial.best, options.method
-    if used in trial.methods and trial.methods[best].mse < 0.9 * trial.methods[used].mse:
-        ratio = trial.methods[used].mse / trial.methods[best].mse
-        yield (
-            f"{best} found hidden values better than {used}, which was used here: its squared "
-            f"error is {ratio:.1f} times lower. --method auto uses it where it is better."
-        )
-    if trial.std is None or trial.calibrate("nrtsi").is_empty:
-        yield "Intervals are the network's own guess: too few cells were hidden to calibrate them."
+def most_missing(
+    missing: Sequence[int], cells: Sequence[int], config: ReportConfig = DEFAULT
+) -> list[int]:
+    """Indices of the series to show, ascending: those with the most missing cells.
+
+    The first of them is shown whatever its size, so that the page is never empty.
+
+    Args:
+        missing: Missing cells of each series.
+        cells: All cells of each series.
+        config: The limits of the page.
+
+    >>> most_missing([3, 0, 7], [10, 10, 10], ReportConfig(max_series=2))
+    [0, 2]
+    """
+    ranked = sorted(range(len(missing)), key=lambda index: -missing[index])
+    shown: list[int] = []
+    room = config.max_cells
+    for index in ranked[: config.max_series]:
+        if not shown or cells[index] <= room:
+            shown.append(index)
+            room -= cells[index]
+    return sorted(shown)
 
 
-def _failures(trial: Backtest) -> Iterator[str]:
-    for name, why in trial.failed.items():
-        yield f"{name} did not run: {why}"
-
-
-def _states(filled: ImputationResult) -> UInt8[np.ndarray, "row dim"]:
-    state = filled.source.astype(np.uint8)
-    state[~np.isfinite(filled.kept) & (state == State.IMPUTED)] = State.MISSING
-    return state
-
-
-def _shown(
-    panel: Panel, filled: ImputationResult, state: UInt8[np.ndarray, "row dim"]
-) -> Iterator[SeriesShown]:
-    """The series with the most to see."""
-    series, time = panel.series, _time(panel)
-    gaps = np.add.reduceat((state > 0).sum(axis=1), series.start[:-1])
-    missing = state > 0
+def _shown_series(panel: Panel, result: ImputationResult) -> Iterator[ReportSeries]:
+    series, state = panel.series, result.source.astype(np.uint8)
+    missing = state > CellState.OBSERVED
     none = np.full(state.shape, np.nan)
-    ends = [np.where(missing, end, np.nan) for end in filled.interval or (none, none)]
-    for number in most_missing(gaps.tolist(), (series.length * series.dims).tolist()):
-        rows = slice(int(series.start[number]), int(series.start[number + 1]))
-        name = str(panel.ids[number]) if panel.columns.id is not None else ""
+    ends = [np.where(missing, end, np.nan) for end in result.interval or (none, none)]
+    time = panel.times.ticks.astype(np.float64)
+    if panel.clock.kind == "datetime":
+        time *= panel.times.tick / 1e6  # milliseconds
+    counts = np.add.reduceat(missing.sum(axis=1), series.start[:-1])
+    for index in most_missing(counts.tolist(), (series.length * series.dims).tolist()):
+        rows = slice(*series.start[index : index + 2])
+        name = str(panel.ids[index]) if panel.columns.id is not None else ""
         lower, upper = (end[rows] for end in ends)
-        yield SeriesShown(name, time[rows], filled.kept[rows], state[rows], lower, upper)
+        yield ReportSeries(name, time[rows], result.kept[rows], state[rows], lower, upper)
 
 
-def _time(panel: Panel) -> Float[np.ndarray, " row"]:
-    """Milliseconds since 1970, or the caller's own numbers."""
-    ticks = panel.times.ticks.astype(np.float64)
-    return ticks * (panel.times.tick / 1e6) if panel.clock.kind == "datetime" else ticks
+def _channels(
+    result: ImputationResult, backtest: Backtest, options: ImputeOptions
+) -> Iterator[ChannelReport]:
+    scores, coverage = backtest.rows(), backtest.coverage(options.level, options.method)
+    for dim, name in enumerate(result.names):
+        own_scores = [row for row in scores if row["channel"] == name]
+        yield ChannelReport(
+            name,
+            tuple(np.bincount(result.source[:, dim], minlength=len(CellState)).tolist()),
+            tuple(
+                ReportScore(
+                    _gap(row, backtest.clock), row["method"], row["n"], row["mse"], row["mae"]
+                )
+                for row in own_scores
+            ),
+            tuple(_methods(own_scores, backtest.clock, result, dim)),
+            tuple(
+                Coverage(
+                    _gap(row, backtest.clock), row["n"], row["gaps"], options.level, row["covered"]
+                )
+                for row in coverage
+                if row["channel"] == name
+            ),
+            tuple(_refusals(result, options, dim)),
+        )
 
 
-def _gap(row: dict[str, Any], clock: Clock) -> Gap:
+def _gap(row: Mapping[str, Any], clock: Clock) -> GapRange:
     low, high = row["gap_from"], row["gap_to"]
-    return Gap(low, high, clock.format_duration(low), clock.format_duration(high))
+    return GapRange(low, high, clock.format_duration(low), clock.format_duration(high))
 
 
-def _choices(trial: Backtest, filled: ImputationResult) -> Iterator[MethodUse]:
-    """The method that was used for each channel and length of gap that was tried."""
-    seen = set()
-    for row in trial.rows():
-        dim = filled.names.index(row["channel"])
-        bucket = int(gap_bin(np.array([row["gap_to"]]))[0])
-        if (dim, bucket) not in seen:
-            seen.add((dim, bucket))
-            method = filled.selection.methods[filled.selection.table[dim, bucket]]
-            done = (filled.gaps.gap_bin[:, dim] == bucket) & ~filled.refused.cells[:, dim]
-            yield MethodUse(row["channel"], _gap(row, trial.clock), method, int(done.sum()))
+def _methods(
+    scores: Sequence[Mapping[str, Any]], clock: Clock, result: ImputationResult, dim: int
+) -> Iterator[MethodUse]:
+    """The method that was used for each gap length that was back-tested."""
+    for gap in dict.fromkeys(_gap(row, clock) for row in scores):
+        index = int(gap_bin(np.array([gap.stop]))[0])
+        method = result.selection.methods[result.selection.table[dim, index]]
+        imputed = (result.gaps.gap_bin[:, dim] == index) & ~result.refused.cells[:, dim]
+        yield MethodUse(gap, method, int(imputed.sum()))
 
 
-def _refusals(filled: ImputationResult, options: ImputeOptions) -> Iterator[RefusalCount]:
-    """How many cells of each channel were refused, and why."""
-    percent = f"{100 * options.level:g} %"
-    for dim, name in enumerate(filled.names):
-        long = int(filled.refused.too_long[:, dim].sum())
-        wide = int(filled.refused.too_wide[:, dim].sum())
-        if long:
-            most = (
-                options.max_gap if isinstance(options.max_gap, str) else f"{options.max_gap} steps"
-            )
-            yield RefusalCount(name, long, f"the gap is longer than {most}")
-        if wide:
-            width = options.max_width
-            widest = width[name] if isinstance(width, Mapping) else width
-            yield RefusalCount(name, wide, f"the {percent} interval is wider than {widest}")
+def _refusals(
+    result: ImputationResult, options: ImputeOptions, dim: int
+) -> Iterator[RefusalCount]:
+    """Number of refused cells of a channel by reason."""
+    if long := int(result.refused.too_long[:, dim].sum()):
+        limit = options.max_gap
+        limit = limit if isinstance(limit, str) else f"{limit} steps"
+        yield RefusalCount(long, f"the gap is longer than {limit}")
+    if wide := int(result.refused.too_wide[:, dim].sum()):
+        width = options.max_width
+        widest = width[result.names[dim]] if isinstance(width, Mapping) else width
+        percent = f"{100 * options.level:g} %"
+        yield RefusalCount(wide, f"the {percent} interval is wider than {widest}")
+
+
+def _advice(backtest: Backtest, options: ImputeOptions) -> Iterator[str]:
+    """Recommends a clearly better method, and warns of uncalibrated intervals."""
+    best, used = backtest.best, options.method
+    errors = {name: score.mse for name, score in backtest.methods.items()}
+    if used in errors and errors[best] < CLEARLY_BETTER * errors[used]:
+        yield (
+            f"In the back-test, the squared error of {best} is {errors[used] / errors[best]:.1f} "
+            f"times lower than that of {used}, which was used here. --method auto selects the "
+            f"best method for each channel and gap length."
+        )
+    if backtest.std is None or backtest.calibrate("nrtsi").is_empty:
+        yield (
+            "The intervals are not calibrated: too few cells could be held out. They are the "
+            "network's own estimate."
+        )

@@ -1,59 +1,51 @@
-"""The page itself: words, tables, arrays and the code that draws them, in one file."""
+"""Renders a report as one HTML file with its data, styles and scripts."""
 
 import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from nrtsi.config import ReportConfig
 from nrtsi.core.atomic import atomic, check_writable
 from nrtsi.errors import InputError
+from nrtsi.report import sections
 from nrtsi.report.content import Report, ReportScore
-from nrtsi.report.packing import pack_series
-from nrtsi.report.summary import sentences
-from nrtsi.report.tables import (
-    channels_table,
-    coverage_table,
-    refusals_table,
-    scores_table,
-    settings_list,
-)
-from nrtsi.report.words import share
+from nrtsi.report.encoding import encode_series
 
-__all__ = ["check_report", "render", "write_report"]
+__all__ = ["SCRIPTS", "check_report", "render", "write_report"]
 
 SCRIPTS = (
     "decode",
     "theme",
     "ticks",
     "view",
-    "hands",
+    "interaction",
     "columns",
     "strokes",
     "panel",
-    "tip",
+    "tooltip",
     "map",
     "chart",
     "errors",
     "main",
 )
-"""In the order of use; together they are one script."""
+"""Script files in the order of use; together they are one script."""
 
-MOST_CELLS = 20_000_000
-"""A browser opens no more than this with pleasure, or at all."""
+DEFAULT = ReportConfig()
 
 
 def check_report(path: str | Path, *, overwrite: bool = False) -> None:
-    """Finds out before any work whether a report could be written to `path`.
+    """Checks that a report can be written to `path`.
 
     Raises:
-        InputError: The name is none of a page, `path` exists and `overwrite` is False, or it
-            cannot be written.
+        InputError: The suffix is not .html, `path` exists and `overwrite` is False, or it cannot
+            be written.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -65,45 +57,39 @@ def check_report(path: str | Path, *, overwrite: bool = False) -> None:
 
 
 def write_report(path: str | Path, report: Report, *, overwrite: bool = False) -> None:
-    """Writes the page, whole or not at all.
+    """Writes the page atomically.
 
     Raises:
-        InputError: As for `check_report`; or the series shown have too many cells for a page.
+        InputError: As for `check_report` and `render`.
     """
     check_report(path, overwrite=overwrite)
     page = render(report)
     with atomic(Path(path)) as temporary:
-        # A name can hold halves of characters, which no file can.
+        # A name can contain lone surrogates, which UTF-8 cannot encode.
         temporary.write_bytes(page.encode("utf-8", "replace"))
 
 
-def render(report: Report) -> str:
+def render(report: Report, config: ReportConfig = DEFAULT) -> str:
     """The page as text; it needs no other file and no network.
 
     Raises:
         InputError: The series shown have too many cells for a page.
     """
-    cells = sum(one.value.size for one in report.series)
-    if cells > MOST_CELLS:
+    cells = sum(series.value.size for series in report.series)
+    if cells > config.max_page_cells:
         raise InputError(
-            f"a report must show at most {MOST_CELLS:,} cells, got {cells:,}; show fewer series, "
-            f"columns or rows"
+            f"a report must show at most {config.max_page_cells:,} cells, got {cells:,}; "
+            f"show fewer series, columns or rows"
         )
-    script, style = _script(), _asset("style.css")
-    # Nothing but these two texts may run or style, whatever a channel is called.
-    policy = "; ".join([
-        "default-src 'none'",
-        "img-src data:",
-        f"script-src {_hash(script)}",
-        f"style-src {_hash(style)}",
-    ])  # fmt: skip
-    parts = {"policy": policy, "style": style, "script": script, **_parts(report)}
-    return _fill(_asset("page.html"), parts)
-
-
-def _script() -> str:
     body = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{body}}})();'
+    script, style = f'(() => {{\n"use strict";\n{body}}})();', _asset("style.css")
+    # The browser runs and applies these two texts only, whatever a channel is called.
+    policy = (
+        f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}"
+    )
+    parts = {"policy": policy, "style": style, "script": script, **_parts(report)}
+    # In one pass: a name such as {{script}} is not replaced.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:
@@ -114,90 +100,85 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _fill(template: str, parts: Mapping[str, str]) -> str:
-    # In one pass: what a user called {{script}} stays as it is.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
-
-
 def _parts(report: Report) -> dict[str, str]:
-    first, *rest = sentences(report)
-    data = [_json(f"series-{i}", pack_series(one)) for i, one in enumerate(report.series)]
+    first, *rest = sections.summary(report)
+    data = [_json(f"series-{i}", encode_series(each)) for i, each in enumerate(report.series)]
     return {
-        "title": escape(report.title),
         "source": escape(report.source),
         "made": escape(f"{report.made_at:%Y-%m-%d %H:%M %Z}".strip()),
         "version": escape(report.version),
         "headline": _prose(first),
         "more": "".join(f"<p>{_prose(text)}</p>" for text in rest),
-        "remarks": _sentences(report.remarks, "What was guessed or is worth knowing"),
-        "channels": channels_table(report),
+        "remarks": _remarks(report.remarks),
+        "channels": sections.channels_table(report),
         "shown": escape(_shown(report)),
-        "level": escape(share(report.level, 1)),
-        "scores": scores_table(report),
-        "coverage": coverage_table(report),
-        "refusals": refusals_table(report),
-        "settings": settings_list(report),
-        "caveats": _sentences(report.caveats, "Caveats"),
+        "level": sections.format_share(report.level),
+        "scores": sections.scores_table(report),
+        "coverage": sections.coverage_table(report),
+        "refusals": sections.refusals_table(report),
+        "settings": sections.settings_list(report),
         "data": "\n".join([_json("facts", _facts(report)), *data]),
     }
 
 
-def _sentences(texts: tuple[str, ...], title: str) -> str:
+def _remarks(texts: Sequence[str]) -> str:
     if not texts:
         return ""
     items = "".join(f"<li>{_prose(text)}</li>" for text in texts)
-    return f'<section class="notes"><h3>{title}</h3><ul>{items}</ul></section>'
+    return f'<section class="notes"><h3>Remarks</h3><ul>{items}</ul></section>'
 
 
 def _prose(text: str) -> str:
-    """A sentence whose percentages stay on one line."""
+    """A sentence whose percentages are not broken over lines."""
     return escape(text).replace(" %", "&nbsp;%")
 
 
 def _shown(report: Report) -> str:
-    if len(report.series) >= report.all_series:
+    if len(report.series) >= report.series_count:
         return ""
     return (
-        f"{len(report.series):,} of {report.all_series:,} series are shown: those with the most "
-        f"missing cells. All figures in the tables are of all series."
+        f"The charts show {len(report.series):,} of {report.series_count:,} series: those with "
+        f"the most missing cells. The tables cover all series."
     )
 
 
 def _facts(report: Report) -> dict[str, Any]:
-    """What the code needs besides the arrays."""
-    place = {name: number for number, name in enumerate(report.channels)}
+    """The data of the scripts besides the arrays."""
+    channels = list(enumerate(report.channels))
     return {
-        "datetime": report.time_kind == "datetime",
+        "datetime": report.datetimes,
         "zone": report.zone,
-        "channels": report.channels,
-        "series": [one.id for one in report.series],
+        "channels": [channel.name for channel in report.channels],
+        "series": [series.id for series in report.series],
         "level": report.level,
-        "scores": [{"channel": place[score.channel], **_score(score)} for score in report.scores],
-        "choices": [
-            {"channel": place[one.channel], "gap": str(one.gap), "method": one.method}
-            for one in report.choices
+        "scores": [{"channel": i, **_score(row)} for i, each in channels for row in each.scores],
+        "methods": [
+            {"channel": i, "gap": str(use.gap), "method": use.method}
+            for i, each in channels
+            for use in each.methods
         ],
     }
 
 
 def _score(score: ReportScore) -> dict[str, Any]:
+    gap = score.gap
     return {
-        "gap": str(score.gap),
-        "start": score.gap.start,
-        "stop": _plain(score.gap.stop),
-        "labels": [score.gap.start_label, score.gap.stop_label],
+        "gap": str(gap),
+        "start": gap.start,
+        "stop": _finite(gap.stop),
+        "labels": [gap.start_label, gap.stop_label],
         "method": score.method,
-        "n": score.n,
-        "mae": _plain(score.mae),
-        "rmse": _plain(score.mse**0.5 if score.mse >= 0 else nan),
+        "n": score.cells,
+        "mae": _finite(score.mae),
+        "rmse": _finite(score.mse**0.5) if score.mse >= 0 else None,
     }
 
 
-def _plain(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if isfinite(value) else None
 
 
 def _json(name: str, tree: object) -> str:
-    # "<" is all that could end the element early.
+    # Only "<" could end the element early.
     text = json.dumps(tree, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'

@@ -1,4 +1,4 @@
-// Error against the length of the gap as a picture: one line for each method.
+// Error against the gap length as a picture: one line for each method.
 
 // A range of lengths on a logarithmic axis; an open one ends at four times its start.
 function ends({ start, stop }) {
@@ -26,7 +26,7 @@ function errorChart(data) {
     class: "errors",
     viewBox: `0 0 ${scales.wide} ${scales.tall}`,
     role: "img",
-    "aria-label": `${data.name}: error against length of gap; the table below has the figures`,
+    "aria-label": `${data.name}: error against gap length; the table below has the figures`,
   });
   svg.append(...errorAxis(scales), ...gapAxis(data.gaps, scales));
   data.methods.forEach((method, number) => svg.append(...methodLine(data, scales, method, number)));

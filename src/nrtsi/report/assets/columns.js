@@ -1,8 +1,8 @@
 // What a channel looks like when there are more rows than pixels: one summary for each column of
 // pixels. The cost is one pass over the rows in sight, whatever their number.
 
-const SEEN = 0,
-  FILLED = 1,
+const OBSERVED = 0,
+  IMPUTED = 1,
   REFUSED = 2;
 
 // Rows in sight and one more at each side, so that lines run off the edge.
@@ -14,8 +14,8 @@ function summarise(cells, time, first, last, width) {
   const wide = Math.max(1, Math.ceil(width));
   const made = {
     wide,
-    seen: new Uint32Array(wide),
-    filled: new Uint32Array(wide),
+    observed: new Uint32Array(wide),
+    imputed: new Uint32Array(wide),
     low: [0, 1, 2].map(() => new Float32Array(wide).fill(Infinity)),
     high: [0, 1, 2].map(() => new Float32Array(wide).fill(-Infinity)),
   };
@@ -24,10 +24,10 @@ function summarise(cells, time, first, last, width) {
   for (let i = first; i < last; i++) {
     const column = Math.floor((time[i] - view.from) * scale);
     const kind = state[i];
-    if (column < 0 || column >= wide || kind > FILLED) continue;
-    made[kind ? "filled" : "seen"][column]++;
+    if (column < 0 || column >= wide || kind > IMPUTED) continue;
+    made[kind ? "imputed" : "observed"][column]++;
     stretch(made, kind, column, value[i], value[i]);
-    if (kind === FILLED) stretch(made, 2, column, lower[i], upper[i]);
+    if (kind === IMPUTED) stretch(made, 2, column, lower[i], upper[i]);
   }
   return made;
 }

@@ -1,4 +1,4 @@
-// Error against the length of the gap, for one channel: a chart and a table.
+// Error against the gap length, for one channel: a chart and a table.
 
 const measure = document.getElementById("measure");
 let chosen = -1;
@@ -36,7 +36,7 @@ function chooseChannel(channel) {
   );
   const found = new Map(scores.map((score) => [`${score.gap}\n${score.method}`, score]));
   const used = new Map(
-    facts.choices.filter((c) => c.channel === channel).map((c) => [c.gap, c.method]),
+    facts.methods.filter((c) => c.channel === channel).map((c) => [c.gap, c.method]),
   );
   const data = {
     name: facts.channels[channel],
@@ -48,7 +48,7 @@ function chooseChannel(channel) {
   document
     .getElementById("by-gap")
     .replaceChildren(
-      element("h3", {}, `${data.name}, by length of gap`),
+      element("h3", {}, `${data.name}, by gap length`),
       errorChart(data),
       errorKey(data),
       errorTable(data),
@@ -64,7 +64,7 @@ function errorKey({ methods, used }) {
     sample.append(drawing("path", { class: `method ${look(number)}`, d: "M0 6h34", fill: "none" }));
     return element("li", {}, sample, method);
   });
-  const note = used.size ? [element("li", {}, "● used at this length")] : [];
+  const note = used.size ? [element("li", {}, "● method used")] : [];
   return element("ul", { class: "key" }, ...items, ...note);
 }
 
@@ -91,7 +91,7 @@ function errorTable({ name, methods, gaps, used, at }) {
   });
   const head = element("thead", {}, element("tr", {}, ...heads));
   const table = element("table", {}, head, element("tbody", {}, ...lines));
-  const label = `${name}: error by length of gap`;
+  const label = `${name}: error by gap length`;
   return element(
     "div",
     { class: "scroll", role: "region", tabindex: "0", "aria-label": label },

@@ -71,7 +71,7 @@ function paint(data, place, count, column, colors) {
   data.set(colors[0], place);
   for (const kind of [1, 3, 2]) {
     if (!count[kind][column]) continue;
-    // A lone hole among a thousand rows must still be seen.
+    // A single missing cell among a thousand rows must still be seen.
     const share = 0.06 + 0.94 * (count[kind][column] / total) ** 0.6;
     for (let part = 0; part < 3; part++)
       data[place + part] += share * (colors[kind][part] - data[place + part]);

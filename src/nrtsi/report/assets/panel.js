@@ -36,7 +36,7 @@ const boxOf = (canvas) => ({
 function describe(panel) {
   const total = [0, 0, 0, 0];
   for (const kind of series.states[panel.index]) total[kind]++;
-  const words = ["observed", "filled", "refused", "left missing"];
+  const words = ["observed", "imputed", "refused", "left missing"];
   const many = new Intl.NumberFormat();
   const parts = words
     .map((word, kind) => (total[kind] ? `${many.format(total[kind])} ${word}` : ""))
@@ -77,7 +77,7 @@ function drawPanel(panel) {
   const x = (time) => box.left + ((time - view.from) / (view.to - view.from)) * across;
   const y = (number) => box.bottom - ((number - low) / (high - low)) * (box.bottom - box.top);
   const flags = marks(cells.state, series.time, first, last, across);
-  drawHoles(pen, box, flags);
+  drawGaps(pen, box, flags);
   drawAxes(pen, box, cells, low, high, x, y);
   pen.save();
   pen.beginPath();
@@ -92,8 +92,8 @@ function drawPanel(panel) {
   if (!panel.cursor.hidden) placeCursor(panel, cursorRow);
 }
 
-function drawHoles(pen, box, flags) {
-  pen.fillStyle = theme.hole;
+function drawGaps(pen, box, flags) {
+  pen.fillStyle = theme.gap;
   for (const [start, stop] of stretches(flags, 3))
     pen.fillRect(box.left + start, box.top, stop - start, box.bottom - box.top);
   pen.fillStyle = theme.hatch;
@@ -159,26 +159,26 @@ function line(pen, color, ...ends) {
   pen.stroke();
 }
 
-// Below the chart: which times were filled, refused or left.
+// Below the chart: which times were imputed, refused or left missing.
 function drawStrip(pen, box, flags, made) {
   for (const [bit, color] of [
-    [FILLED, theme.filled],
-    [3, theme.left],
+    [IMPUTED, theme.imputed],
+    [3, theme.missing],
     [REFUSED, theme.refused],
   ]) {
     pen.fillStyle = color;
-    if (made && bit === FILLED) drawShares(pen, box, made);
+    if (made && bit === IMPUTED) drawShares(pen, box, made);
     else
       for (const [start, stop] of stretches(flags, bit))
         pen.fillRect(box.left + start, box.bottom + 3, stop - start, 5);
   }
 }
 
-// Paler where only some of the rows of a column were filled.
+// Paler where only some of the rows of a column were imputed.
 function drawShares(pen, box, made) {
   for (let c = 0; c < made.wide; c++) {
-    if (!made.filled[c]) continue;
-    pen.globalAlpha = 0.15 + (0.85 * made.filled[c]) / (made.filled[c] + made.seen[c]);
+    if (!made.imputed[c]) continue;
+    pen.globalAlpha = 0.15 + (0.85 * made.imputed[c]) / (made.imputed[c] + made.observed[c]);
     pen.fillRect(box.left + c, box.bottom + 3, 1, 5);
   }
   pen.globalAlpha = 1;

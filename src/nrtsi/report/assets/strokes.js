@@ -5,26 +5,26 @@ function drawColumns(pen, box, made, y) {
   pen.fillStyle = theme.band;
   for (let c = 0; c < made.wide; c++) {
     const top = y(made.high[2][c]);
-    if (made.filled[c]) pen.fillRect(box.left + c, top, 1, y(made.low[2][c]) - top);
+    if (made.imputed[c]) pen.fillRect(box.left + c, top, 1, y(made.low[2][c]) - top);
   }
-  pen.strokeStyle = theme.seen;
+  pen.strokeStyle = theme.observed;
   pen.lineWidth = 1;
   pen.beginPath();
   for (let c = 0; c < made.wide; c++) {
-    if (!made.seen[c]) continue;
+    if (!made.observed[c]) continue;
     const at = box.left + c + 0.5;
-    if (c && made.seen[c - 1]) pen.lineTo(at, y(made.high[SEEN][c]));
-    else pen.moveTo(at, y(made.high[SEEN][c]) - 0.5);
-    pen.lineTo(at, y(made.low[SEEN][c]) + 0.5);
+    if (c && made.observed[c - 1]) pen.lineTo(at, y(made.high[OBSERVED][c]));
+    else pen.moveTo(at, y(made.high[OBSERVED][c]) - 0.5);
+    pen.lineTo(at, y(made.low[OBSERVED][c]) + 0.5);
   }
   pen.stroke();
-  pen.fillStyle = theme.filled;
+  pen.fillStyle = theme.imputed;
   for (let c = 0; c < made.wide; c++) {
-    if (!made.filled[c]) continue;
-    // A few filled cells among many observed ones must not hide them.
-    pen.globalAlpha = 0.3 + (0.7 * made.filled[c]) / (made.filled[c] + made.seen[c]);
-    const top = y(made.high[FILLED][c]);
-    pen.fillRect(box.left + c, top - 0.75, 1, y(made.low[FILLED][c]) - top + 1.5);
+    if (!made.imputed[c]) continue;
+    // A few imputed cells among many observed ones must not hide them.
+    pen.globalAlpha = 0.3 + (0.7 * made.imputed[c]) / (made.imputed[c] + made.observed[c]);
+    const top = y(made.high[IMPUTED][c]);
+    pen.fillRect(box.left + c, top - 0.75, 1, y(made.low[IMPUTED][c]) - top + 1.5);
   }
   pen.globalAlpha = 1;
 }
@@ -33,12 +33,12 @@ function drawColumns(pen, box, made, y) {
 function drawRows(pen, cells, first, last, x, y, across) {
   const { value, state } = cells;
   const at = (i) => x(series.time[i]);
-  const known = (i) => i >= 0 && i < value.length && state[i] <= FILLED && !Number.isNaN(value[i]);
+  const known = (i) => i >= 0 && i < value.length && state[i] <= IMPUTED && !Number.isNaN(value[i]);
   pen.fillStyle = theme.band;
   for (const [start, stop] of runs(state, first, last))
     drawBand(pen, cells, start, stop, at, y, known);
-  for (const kind of [SEEN, FILLED]) {
-    pen.strokeStyle = kind ? theme.filled : theme.seen;
+  for (const kind of [OBSERVED, IMPUTED]) {
+    pen.strokeStyle = kind ? theme.imputed : theme.observed;
     pen.lineWidth = 1.4;
     pen.setLineDash(kind ? [4, 3] : []);
     pen.beginPath();
@@ -63,17 +63,17 @@ function drawPoint(pen, x, y, kind, size, alone) {
   if (size < 1 && !alone && !kind) return;
   pen.beginPath();
   pen.arc(x, y, Math.max(kind ? 1.6 : 1.2, size), 0, 7);
-  pen.fillStyle = kind ? theme.paper : theme.seen;
-  pen.strokeStyle = theme.filled;
+  pen.fillStyle = kind ? theme.paper : theme.observed;
+  pen.strokeStyle = theme.imputed;
   pen.fill();
   if (kind) pen.stroke();
 }
 
-// Stretches of filled rows, as [start, stop).
+// Stretches of imputed rows, as [start, stop).
 function runs(state, first, last) {
   const out = [];
   for (let i = first, start = -1; i <= last; i++) {
-    const on = i < last && state[i] === FILLED;
+    const on = i < last && state[i] === IMPUTED;
     if (on && start < 0) start = i;
     if (!on && start >= 0) {
       out.push([start, i]);

@@ -10,17 +10,17 @@ function readTheme() {
     "soft",
     "line",
     "grid",
-    "seen",
-    "filled",
+    "observed",
+    "imputed",
     "band",
     "refused",
-    "left",
-    "hole",
-    "map-seen",
+    "missing",
+    "gap",
+    "map-observed",
   ];
   for (const name of names) theme[name] = style.getPropertyValue(`--${name}`).trim();
   theme.hatch = hatch(theme.refused);
-  theme.parts = colorParts([theme["map-seen"], theme.filled, theme.refused, theme.left]);
+  theme.parts = colorParts([theme["map-observed"], theme.imputed, theme.refused, theme.missing]);
 }
 
 // Red, green, blue and opacity of colours, however the style sheet writes them.

@@ -1,4 +1,4 @@
-// The stretch of time that all charts show, and the hands that move it.
+// The stretch of time that all charts show, and the handlers that move it.
 
 const view = { from: 0, to: 1, least: 0, most: 1 };
 

@@ -1,12 +1,12 @@
 // Lets a canvas be dragged over, zoomed and walked through. Of the canvas, `span` gives the stretch
 // of time it shows and `box` the pixels that takes; `point` is told where the pointer is, or null;
 // `step` walks to the next row; `overview` is true where the canvas always shows all of the time.
-function handle(canvas, hands) {
-  canvas.addEventListener("blur", () => hands.point(null));
+function handle(canvas, handlers) {
+  canvas.addEventListener("blur", () => handlers.point(null));
   canvas.addEventListener("dblclick", showAll);
-  canvas.addEventListener("wheel", (event) => turnWheel(canvas, hands, event), { passive: false });
-  canvas.addEventListener("keydown", (event) => pressKey(hands, event));
-  handleDrags(canvas, hands);
+  canvas.addEventListener("wheel", (event) => turnWheel(canvas, handlers, event), { passive: false });
+  canvas.addEventListener("keydown", (event) => pressKey(handlers, event));
+  handleDrags(canvas, handlers);
 }
 
 function timeUnder(canvas, { box, span }, event) {
@@ -16,13 +16,13 @@ function timeUnder(canvas, { box, span }, event) {
   return from + ((Math.min(Math.max(x, left), right) - left) / (right - left)) * (to - from);
 }
 
-function turnWheel(canvas, hands, event) {
+function turnWheel(canvas, handlers, event) {
   // Unasked, the wheel scrolls the page: ten charts one above the other would be a trap.
   if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
   event.preventDefault();
   const turned = event.deltaY * (event.deltaMode ? 30 : 1); // by lines or by pixels
   if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / 1000);
-  else zoom(1.0015 ** Math.max(-400, Math.min(400, turned)), timeUnder(canvas, hands, event));
+  else zoom(1.0015 ** Math.max(-400, Math.min(400, turned)), timeUnder(canvas, handlers, event));
 }
 
 function pressKey({ point, step }, event) {
@@ -38,10 +38,10 @@ function pressKey({ point, step }, event) {
 
 // Dragging picks a stretch to zoom to; with Shift or a finger it moves what is shown; two fingers
 // zoom.
-function handleDrags(canvas, hands) {
+function handleDrags(canvas, handlers) {
   const pick = element("div", { class: "pick", hidden: "" });
   canvas.parentElement.append(pick);
-  const timeAt = (event) => timeUnder(canvas, hands, event);
+  const timeAt = (event) => timeUnder(canvas, handlers, event);
   const fingers = new Map();
   let start = null;
 
@@ -58,27 +58,27 @@ function handleDrags(canvas, hands) {
     if (!fingers.size) start = null;
     if (!was || event.type !== "pointerup") return;
     if (picked) show(...[was.time, timeAt(event)].sort((a, b) => a - b));
-    else if (Math.abs(event.clientX - was.x) < 4) hands.point(event, timeAt(event)); // a finger's hover
+    else if (Math.abs(event.clientX - was.x) < 4) handlers.point(event, timeAt(event)); // a finger's hover
   };
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     fingers.set(event.pointerId, event);
     canvas.setPointerCapture(event.pointerId);
-    const moves = event.shiftKey || (event.pointerType === "touch" && !hands.overview);
+    const moves = event.shiftKey || (event.pointerType === "touch" && !handlers.overview);
     start = { time: timeAt(event), x: event.clientX, from: view.from, to: view.to, moves };
   });
   canvas.addEventListener("pointermove", (event) => {
     if (fingers.has(event.pointerId)) fingers.set(event.pointerId, event);
-    if (!start) return hands.point(event, timeAt(event));
-    hands.point(null);
+    if (!start) return handlers.point(event, timeAt(event));
+    handlers.point(null);
     if (fingers.size === 2) return pinch();
     return start.moves
-      ? move(hands, start, event)
-      : placePick(pick, canvas, hands, start, timeAt(event));
+      ? move(handlers, start, event)
+      : placePick(pick, canvas, handlers, start, timeAt(event));
   });
   canvas.addEventListener(
     "pointerleave",
-    (event) => event.pointerType === "touch" || hands.point(null),
+    (event) => event.pointerType === "touch" || handlers.point(null),
   );
   for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, end);
 }

@@ -1,5 +1,5 @@
 // What is known of the cell next to the pointer.
-const STATES = ["observed", "filled", "refused", "left missing"];
+const STATES = ["observed", "imputed", "refused", "left missing"];
 let cursorRow = -1;
 
 function hover(panel, event, time) {
@@ -39,8 +39,8 @@ function cellWords(panel, row) {
   const kind = cells.state[row];
   const lines = [timeWords(series.time[row], view.most - view.least)];
   lines.push(
-    kind <= FILLED
-      ? `${panel.name}: ${valueWords(cells, cells.value[row], kind === SEEN)} (${STATES[kind]})`
+    kind <= IMPUTED
+      ? `${panel.name}: ${valueWords(cells, cells.value[row], kind === OBSERVED)} (${STATES[kind]})`
       : `${panel.name}: ${STATES[kind]}`,
   );
   const { [row]: low } = cells.lower,

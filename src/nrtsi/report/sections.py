@@ -1,0 +1,261 @@
+"""The sentences and tables of the page, as HTML that is complete without scripts."""
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from math import isfinite
+
+from nrtsi.report.content import (
+    CellState,
+    ChannelReport,
+    Coverage,
+    MeanError,
+    MethodUse,
+    Report,
+)
+
+__all__ = [
+    "channels_table",
+    "coverage_share",
+    "coverage_table",
+    "format_number",
+    "format_share",
+    "methods_used",
+    "refusals_table",
+    "scores_table",
+    "settings_list",
+    "summary",
+]
+
+MAX_NAMED_CHANNELS = 5
+"""The summary names the error of each channel up to this many; more do not fit a sentence."""
+
+
+def format_number(value: float) -> str:
+    """Three significant digits; a dash if the value is not finite.
+
+    >>> format_number(0.01234), format_number(1234.5), format_number(3e-9), format_number(math.nan)
+    ('0.0123', '1,234', '3e-09', '–')
+    """
+    if not isfinite(value):
+        return "–"
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{float(f'{value:.3g}'):.10g}"
+
+
+def format_share(part: float, whole: float = 1) -> str:
+    """A percentage that is 0 or 100 only if that is exact.
+
+    >>> format_share(1, 3), format_share(1, 10_000), format_share(0.99995), format_share(0, 0)
+    ('33 %', 'under 0.1 %', 'over 99.9 %', '0 %')
+    """
+    percent = 100 * part / whole if whole else 0.0
+    if 0 < percent < 0.1:
+        return "under 0.1 %"
+    if 99.9 < percent < 100:
+        return "over 99.9 %"
+    fine = 0 < percent < 9.95 or 99 < percent < 100
+    return f"{percent:.1f} %" if fine else f"{percent:.0f} %"
+
+
+def _joined(words: Sequence[str]) -> str:
+    """An enumeration.
+
+    >>> _joined(["a"]), _joined(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def summary(report: Report) -> list[str]:
+    """The sentences at the top: number of imputed cells, their error, the coverage."""
+    sentences = [_count_sentence(report), _error_sentence(report)]
+    share = coverage_share(row for channel in report.channels for row in channel.coverage)
+    if isfinite(share):
+        sentences.append(
+            f"The {format_share(report.level)} intervals contain {format_share(share)} of the "
+            f"held-out values."
+        )
+    return sentences
+
+
+def _count_sentence(report: Report) -> str:
+    cells, missing = (sum(getattr(c, of) for c in report.channels) for of in ("cells", "missing"))
+    if not missing:
+        return f"None of the {cells:,} cells of {report.source} is missing; nothing was imputed."
+    refused, left = report.count(CellState.REFUSED), report.count(CellState.MISSING)
+    parts = [
+        f"{report.count(CellState.IMPUTED):,} were imputed",
+        f"{refused:,} refused" if refused else "none refused",
+        *([f"{left:,} left missing"] if left else []),
+    ]
+    return (
+        f"Of the {cells:,} cells of {report.source}, {missing:,} ({format_share(missing, cells)}) "
+        f"were missing: {_joined(parts)}."
+    )
+
+
+def _error_sentence(report: Report) -> str:
+    errors = {channel.name: channel.expected_error.mae for channel in report.channels}
+    known = [f"{format_number(mae)} for {name}" for name, mae in errors.items() if isfinite(mae)]
+    if not known:
+        return "The error of the imputed values is unknown because there was no back-test."
+    start = "On known values that were held out as a test, the mean absolute error"
+    if len(known) > MAX_NAMED_CHANNELS:
+        return f"{start} of each channel is in the table below, in the units of the data."
+    return f"{start} is {_joined(known)}, in the units of the data."
+
+
+def coverage_share(rows: Iterable[Coverage]) -> float:
+    """Share of held-out cells inside their interval, over all rows; NaN without any."""
+    known = [row for row in rows if row.cells > 0 and isfinite(row.covered)]
+    cells = sum(row.cells for row in known)
+    return sum(row.cells * row.covered for row in known) / cells if cells else math.nan
+
+
+def methods_used(uses: Iterable[MethodUse]) -> str:
+    """The methods of one channel by gap length, each with its longest gap."""
+    ordered = sorted(uses, key=lambda use: use.gap)
+    if not ordered:
+        return "–"
+    changes = [use for use, later in pairwise(ordered) if use.method != later.method]
+    texts = [f"{use.method} up to {use.gap.stop_label}" for use in changes]
+    return ", then ".join([*texts, ordered[-1].method])
+
+
+def channels_table(report: Report) -> str:
+    """One row per channel: number of missing cells, expected error, coverage, method."""
+    heads = ["Channel", "Cells", "Missing", "Imputed", "Refused", "Left missing"]
+    heads += ["Mean absolute error", "Interval coverage", "Method"]
+    rows = [_channel_row(channel) for channel in report.channels]
+    return _table("Missing and imputed cells by channel", heads, rows, text={8})
+
+
+def _channel_row(channel: ChannelReport) -> list[str]:
+    share = coverage_share(channel.coverage)
+    percent = format_share(channel.missing, channel.cells)
+    return [
+        escape(channel.name),
+        f"{channel.cells:,}",
+        f"{channel.missing:,} <small>({percent})</small>",
+        *(f"{count:,}" for count in channel.counts[CellState.IMPUTED :]),
+        format_number(channel.expected_error.mae),
+        format_share(share) if isfinite(share) else "–",
+        escape(methods_used(channel.methods)),
+    ]
+
+
+def scores_table(report: Report) -> str:
+    """Channels by methods, the best in bold; the page shows one of the two measures."""
+    methods = list(dict.fromkeys(s.method for channel in report.channels for s in channel.scores))
+    if not methods:
+        return "<p>There was no back-test.</p>"
+    rows = [
+        [
+            f'<button type="button" data-channel="{index}">{escape(channel.name)}</button>',
+            *(_error(channel.errors, method) for method in methods),
+        ]
+        for index, channel in enumerate(report.channels)
+        if channel.errors
+    ]
+    return _table("Error by channel and method", ["Channel", *map(escape, methods)], rows)
+
+
+def _error(errors: Mapping[str, MeanError], method: str) -> str:
+    own = errors.get(method, MeanError())
+    if not isfinite(own.mae):
+        return '<span title="not scored at every gap length">–</span>'
+    spans = []
+    for measure in ("mae", "rmse"):
+        value, text = getattr(own, measure), format_number(getattr(own, measure))
+        best = min(getattr(each, measure) for each in errors.values() if isfinite(each.mae))
+        text = f"<strong>{text}</strong>" if value == best else text
+        spans.append(f'<span class="{measure}">{text}</span>')
+    return "".join(spans)
+
+
+def coverage_table(report: Report) -> str:
+    """Channels by gap length: the share of held-out values inside the interval."""
+    gaps = sorted({row.gap for channel in report.channels for row in channel.coverage})
+    if not gaps:
+        return "<p>The intervals were not tested.</p>"
+    rows = []
+    for channel in report.channels:
+        found = {row.gap: row for row in channel.coverage}
+        if found:
+            rows.append([escape(channel.name), *(_covered(found.get(gap)) for gap in gaps)])
+    heads = ["Channel", *(escape(str(gap)) for gap in gaps)]
+    return _table("Share of held-out values inside the interval, by gap length", heads, rows)
+
+
+def _covered(row: Coverage | None) -> str:
+    if row is None or not isfinite(row.covered):
+        return "–"
+    note, css = "", "covered"
+    if row.is_off:
+        note = " ▾ too narrow" if row.covered < row.nominal else " ▴ too wide"
+        css = "covered off"
+    return (
+        f'<span class="{css}">{format_share(row.covered)}{note}</span>'
+        f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="rail" width="100" height="8"/>'
+        f'<rect class="{css}" width="{100 * row.covered:.1f}" height="8"/>'
+        f'<rect class="mark" x="{100 * row.nominal - 0.8:.1f}" width="1.6" height="8"/></svg>'
+        f"<small>of {row.cells:,}</small>"
+    )
+
+
+def refusals_table(report: Report) -> str:
+    """The refused cells and the reasons."""
+    rows = [
+        [escape(channel.name), f"{refusal.cells:,}", escape(refusal.reason)]
+        for channel in report.channels
+        for refusal in channel.refusals
+    ]
+    if not rows:
+        return "<p>No cells were refused.</p>"
+    return _table("Missing cells that were not imputed", ["Channel", "Cells", "Reason"], rows, {2})
+
+
+def settings_list(report: Report) -> str:
+    """The command that makes the page again, and the settings of the model."""
+    command = f"<pre><code>{escape(report.command)}</code></pre>" if report.command else ""
+    rows = [
+        [escape(str(key)), f"<code>{escape(_as_text(value))}</code>"]
+        for key, value in report.settings.items()
+    ]
+    return command + (_table("Settings", ["Setting", "Value"], rows, {1}) if rows else "")
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _table(
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], text: Collection[int] = ()
+) -> str:
+    """A table that scrolls if the page is narrow.
+
+    Args:
+        caption: Caption of the table.
+        heads: HTML of the column headings.
+        rows: HTML of the cells.
+        text: Indices of the columns, besides the first, that contain text.
+    """
+
+    def css(column: int) -> str:
+        return "" if column == 0 else f' class="{"text" if column in text else "number"}"'
+
+    top = "".join(f'<th scope="col"{css(i)}>{head}</th>' for i, head in enumerate(heads))
+    body = ""
+    for first, *rest in rows:
+        cells = "".join(f"<td{css(i)}>{cell}</td>" for i, cell in enumerate(rest, start=1))
+        body += f'<tr><th scope="row">{first}</th>{cells}</tr>'
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table>'
+        f"<caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+        f"</table></div>"
+    )

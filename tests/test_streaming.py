@@ -755,8 +755,10 @@ def test_the_memory_is_that_of_the_run_to_be_resumed(model, tmp_path):
 
 def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
     seen = []
-    within = FittedModel.within
-    monkeypatch.setattr(FittedModel, "within", lambda s, m: seen.append(m) or within(s, m))
+    within = FittedModel.with_memory_limit
+    monkeypatch.setattr(
+        FittedModel, "with_memory_limit", lambda s, m: seen.append(m) or within(s, m)
+    )
     impute_files(model, folder, tmp_path / "out", memory="300MB")
     assert set(seen) == {300_000_000}
     assert model.memory_limit == "1GiB"
@@ -765,8 +767,10 @@ def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
 def test_the_memory_steers_the_engine_where_a_file_is_filled_at_once(model, tmp_path, monkeypatch):
     model.save(tmp_path / "m.nrtsi")
     data, seen = write(tmp_path / "in.parquet", table(80)), []
-    within = FittedModel.within
-    monkeypatch.setattr(FittedModel, "within", lambda s, m: seen.append(m) or within(s, m))
+    within = FittedModel.with_memory_limit
+    monkeypatch.setattr(
+        FittedModel, "with_memory_limit", lambda s, m: seen.append(m) or within(s, m)
+    )
     words = ["--model", tmp_path / "m.nrtsi", "--memory", "300MB"]
     assert run("impute", data, "--out", tmp_path / "out.csv", *words).exit_code == 0
     assert set(seen) == {300_000_000}

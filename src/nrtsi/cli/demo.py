@@ -16,7 +16,8 @@ from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.evaluation.backtest import Backtest
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.imputer.options import ImputeOptions
+from nrtsi.imputer.options import ImputeTask
+from nrtsi.imputer.selection import backtest_panel
 from nrtsi.report import check_report, write_report
 from nrtsi.report.build import report_of
 from nrtsi.report.plots import plot_series
@@ -86,17 +87,19 @@ def run_demo(
     check_report(page, overwrite=overwrite)
     table = weather()
     model = NRTSI(budget=budget, steps=steps, preset=preset)
-    model.fit(table.typed, listener=listener)
-    filled = model.impute(table.typed, listener=listener)
+    panel = model.read(table.typed)
+    model.fit_panel(panel, listener=listener)
+    task = ImputeTask.of(panel)
+    result = model.run(task, listener, intervals=True)
+    filled = result.frame()
     write_table(filled_path, table.fill(filled), overwrite=overwrite)
     plot_series(picture, table.typed, filled, title="Two months of weather, filled by nrtsi")
-    trial = model.backtest(table.typed, listener=listener)
-    panel, options = model.read_fitted(table.typed), ImputeOptions()
+    trial = backtest_panel(model, panel, listener=listener)
     report = report_of(
         panel,
-        model.fill_panel(panel, panel, options),
+        result,
         trial,
-        options,
+        task.options,
         source="weather.csv",
         command="nrtsi demo",
         settings=model.info(),

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -165,7 +165,7 @@ def impute(
     ] = None,
 ) -> None:
     """Fill the missing values of DATA, by a model or by training on DATA itself."""
-    from nrtsi.imputer.options import ImputeOptions
+    from nrtsi.imputer.options import ImputeOptions, ImputeTask
     from nrtsi.scale.journal import memory_for
     from nrtsi.scale.sources import in_parts
     from nrtsi.tables.files import (
@@ -190,47 +190,31 @@ def impute(
     table, began = read_table(data), time.monotonic()
     imputer, panel = _model(model, settings, table, console)
     imputer.memory_limit = memory
-    whole = asking.at is None and asking.every is None
-    if panel is not None and whole and (remark := absent_rows(panel)) is not None:
+    task = ImputeTask.of(panel, options, at=at, every=asking.every)
+    whole, new = task.query is panel, model is None
+    if new and whole and (remark := absent_rows(panel)) is not None:
         console.say(remark)
-    plain = options.only_values and page is None
-    if panel is not None and whole and panel.series.observed.all() and plain:
+    plain = options == ImputeOptions() and page is None
+    if new and whole and panel.series.observed.all() and plain:
         write_table(out, table, overwrite=stream_options.overwrite)
         console.report(f"wrote {out}: nothing was missing")
         return
-    filled = _filled(imputer, panel, table, asking, at, console)
-    result = table.fill(filled) if whole else table.without_text(filled)
-    write_table(out, result, overwrite=stream_options.overwrite)
-    at_times = f"{count(filled.num_rows, 'row')} at the times asked for"
-    done = imputed(imputer, table, filled) if whole else at_times
+    with ProgressBar(quiet=console.quiet) as listener:
+        if new:
+            imputer.fit_panel(panel, listener=listener)
+        result = imputer.run(task, listener, intervals=page is not None)
+    frame = result.frame()
+    imputed_table = table.fill(frame) if whole else table.without_text(frame)
+    write_table(out, imputed_table, overwrite=stream_options.overwrite)
+    at_times = f"{count(frame.num_rows, 'row')} at the times asked for"
+    done = imputed(imputer, table, frame) if whole else at_times
     console.report(f"wrote {out}: {done}{work(imputer, model, began)}")
     if options.method == "auto":
         console.report(f"filled {methods(imputer)}, by length of gap where there are several")
     if page is not None:
         with ProgressBar(quiet=console.quiet) as listener:
-            page.write(imputer, table.typed, options, listener)
+            page.write(imputer, result if whole else None, panel, options, listener)
         console.report(f"wrote {page.path}")
-
-
-def _filled(
-    imputer: "NRTSI",
-    panel: "Panel | None",
-    table: "Table",
-    asking: Asking,
-    at: Any,
-    console: Console,
-) -> Any:
-    """The table filled as it is asked for, by a model that is fitted on `panel` first."""
-    from nrtsi.imputer.options import ImputeOptions
-
-    options = asking.given()
-    with ProgressBar(quiet=console.quiet) as listener:
-        if panel is not None:
-            # A mistake in these is found now, not after the training.
-            panel.query(at, asking.every)
-            ImputeOptions(**options).check(panel)
-            imputer.fit_panel(panel, listener=listener)
-        return imputer.impute(table.typed, at=at, every=asking.every, listener=listener, **options)
 
 
 @app.command()
@@ -245,17 +229,17 @@ def report(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a page on DATA: what is missing, how it would be filled, and how well."""
-    from nrtsi.imputer.options import ImputeOptions
+    from nrtsi.imputer.options import ImputeOptions, ImputeTask
     from nrtsi.tables.files import read_table
 
     page, options = Page(out, data, overwrite=overwrite), ImputeOptions(**asking.given())
     table, began = read_table(data), time.monotonic()
     imputer, panel = _model(model, settings, table, console)
     with ProgressBar(quiet=console.quiet) as listener:
-        if panel is not None:
-            options.check(panel)
+        ImputeTask.of(panel, options)
+        if model is None:
             imputer.fit_panel(panel, listener=listener)
-        page.write(imputer, table.typed, options, listener)
+        page.write(imputer, None, panel, options, listener)
     console.report(f"wrote {out}: {shape(imputer, table)}{work(imputer, model, began)}")
 
 
@@ -281,7 +265,7 @@ def sample(
     _check_drawable(table)
     imputer, panel = _model(model, settings, table, console)
     with ProgressBar(quiet=console.quiet) as listener:
-        if panel is not None:
+        if model is None:
             imputer.fit_panel(panel, listener=listener)
         drawn = imputer.sample(table.typed, draws=draws, method=method, listener=listener)
     write_table(out, table.stack(drawn), overwrite=overwrite)
@@ -405,11 +389,12 @@ def _new_model(settings: Settings, table: "Table", console: Console) -> "tuple[N
 
 def _model(
     path: Path | None, settings: Settings, table: "Table", console: Console
-) -> "tuple[NRTSI, Panel | None]":
-    """The model in the file; or a new one, and the table's own data to fit it on."""
+) -> "tuple[NRTSI, Panel]":
+    """The model in the file or a new one, and the data as it reads them."""
     if path is None:
         return _new_model(settings, table, console)
-    return _loaded(path, settings, "seed", "device", "on_empty"), None
+    model = _loaded(path, settings, "seed", "device", "on_empty")
+    return model, model.read_fitted(table.typed)
 
 
 def _any_model(path: Path | None, settings: Settings) -> "NRTSI":

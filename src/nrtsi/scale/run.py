@@ -13,7 +13,7 @@ from nrtsi.core.events import Listener
 from nrtsi.core.sizes import bytes_of
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.imputer.options import ImputeOptions
+from nrtsi.imputer.options import ImputeOptions, Limits
 from nrtsi.scale.fill import Filling, model_columns
 from nrtsi.scale.journal import Work, memory_for, work_folder
 from nrtsi.scale.output import Output
@@ -103,7 +103,7 @@ def impute_files(
     places = {each.name: target / each.name if source.is_dir() else target for each in sources}
     try:
         fitted = fitted_in(work, model, parts, listener, say)
-        options.refusal(fitted.clock_, fitted.columns_)  # finds a mistake before the work
+        Limits.of(options, fitted.clock_, fitted.names)  # finds a mistake before the work
         Filling(fitted, Output(work, places), parts, options).run(listener)
     except InputError:
         if work.is_worthless:

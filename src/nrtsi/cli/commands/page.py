@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nrtsi.cli.messages import absent_rows
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from nrtsi.core.events import Listener
     from nrtsi.imputer.nrtsi import NRTSI
     from nrtsi.imputer.options import ImputeOptions
+    from nrtsi.imputer.result import ImputationResult
+    from nrtsi.tables import Panel
 
 __all__ = ["Page"]
 
@@ -36,17 +38,24 @@ class Page:
         self.overwrite = overwrite
 
     def write(
-        self, model: "NRTSI", table: Any, options: "ImputeOptions", listener: "Listener | None"
+        self,
+        model: "NRTSI",
+        result: "ImputationResult | None",
+        panel: "Panel",
+        options: "ImputeOptions",
+        listener: "Listener | None",
     ) -> None:
-        """Tries the fitted model and the baselines on the table, fills it, and tells of both."""
+        """Back-tests the fitted model and the baselines on `panel`, and reports on the result."""
+        from nrtsi.imputer.options import ImputeTask
+        from nrtsi.imputer.selection import backtest_panel
         from nrtsi.report import write_report
         from nrtsi.report.build import report_of
 
-        trial = model.backtest(table, listener=listener)
-        panel = model.read_fitted(table)
+        trial = backtest_panel(model, panel, listener=listener)
+        result = result or model.run(ImputeTask.of(panel, options), listener, intervals=True)
         report = report_of(
             panel,
-            model.fill_panel(panel, panel, options, listener),
+            result,
             trial,
             options,
             source=self.data.name,

@@ -91,9 +91,9 @@ def _general(
     version: Version = False,
 ) -> None:
     place = launch()
-    ctx.obj = Console(quiet or not place.leads, verbose)
+    ctx.obj = Console(quiet or not place.is_first, verbose)
     if place.size > 1 and ctx.invoked_subcommand != "fit":
-        if place.leads:
+        if place.is_first:
             typer.echo(f"nrtsi: {_ALONE}", err=True)
         raise typer.Exit(2)
     if ctx.invoked_subcommand is None:
@@ -119,7 +119,7 @@ def fit(
     """Train a model on DATA and keep it for later."""
     from nrtsi.tables.files import read_table
 
-    checkpoint, leads = out.with_name(out.name + ".checkpoint"), launch().leads
+    checkpoint, leads = out.with_name(out.name + ".checkpoint"), launch().is_first
     _check_model_output(out, checkpoint, resume=resume, overwrite=overwrite)
     if resume and not checkpoint.exists():
         console.say(f"there is no {checkpoint} to resume; starting from the beginning")

@@ -134,7 +134,7 @@ def _digest(model: NRTSI) -> str:
     for name in ("memory_limit", "on_empty"):
         del words[name]  # no value depends on them
     fitted = model.__sklearn_is_fitted__()
-    tensors, record = model.fitted_.pack() if fitted else ({}, {})
+    tensors, record = model.fitted_.state() if fitted else ({}, {})
     clock = asdict(model.clock_) if fitted else None
     about = json.dumps([words, record, clock, _columns(model)], sort_keys=True, default=str)
     digest = hashlib.sha256(about.encode())

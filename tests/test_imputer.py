@@ -327,10 +327,10 @@ def test_a_truncated_file_another_kind_another_format_and_none_are_told_apart(
     NRTSI(**TINY).fit(hourly(), checkpoint=path)
     with pytest.raises(CheckpointError, match="is a training file, not a model file"):
         nrtsi.load(path)
-    monkeypatch.setattr("nrtsi.training.checkpoint.FORMAT", 4)
+    monkeypatch.setattr("nrtsi.training.checkpoint.FORMAT", 9)
     model.save(path)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="has format 4, this version reads 3"):
+    with pytest.raises(CheckpointError, match="has format 9, this version reads 4"):
         nrtsi.load(path)
 
 
@@ -416,7 +416,7 @@ def test_levels_reach_the_middle_of_the_longest_gap(gap, coarsest):
 def test_memory_that_is_no_size_is_refused(model, memory):
     other = NRTSI(memory_limit=memory)
     other.fitted_, other.clock_, other.columns_ = model.fitted_, model.clock_, model.columns_
-    with pytest.raises(InputError, match="memory must be a positive number of bytes"):
+    with pytest.raises(InputError, match="memory_limit must be a positive number of bytes"):
         other.impute(hourly())
 
 

@@ -19,7 +19,7 @@ from tests.strategies import seeds
 from tests.test_training import sampler
 
 DEFAULT = ShrinkageConfig()
-UNSHRUNK = ShrinkageConfig(prior_cells=0.0, max_scale_factor=1e9)
+UNSHRUNK = ShrinkageConfig(prior_cells=1e-9, max_scale_factor=1e9)
 
 
 def random_network(windows, seed):

@@ -308,9 +308,9 @@ def test_with_validation_data_the_whole_frame_is_trained_on(
     used = []
     init = WindowSampler.__init__
 
-    def noted(self, series, spans, *rest, **named):
-        used.append((series, spans))
-        init(self, series, spans, *rest, **named)
+    def noted(self, *values, **named):
+        init(self, *values, **named)
+        used.append((self.series, self.segments))
 
     monkeypatch.setattr(WindowSampler, "__init__", noted)
     model = tiny(steps=2, mask="points", unit=1.0, predictors=()).fit(train, validation=other)

@@ -8,12 +8,9 @@ import numpy as np
 
 from nrtsi.baselines.base import warn_of_row_numbers
 from nrtsi.core.events import Listener
-from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions, ImputeTask
-from nrtsi.tables import Clock, Columns
-from nrtsi.training import checkpoint as model_file
-from nrtsi.training.settings import device_of
+from nrtsi.imputer.saving import load_model
 
 __all__ = ["impute", "load"]
 
@@ -24,13 +21,7 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     Raises:
         CheckpointError: The file is absent, damaged, or not a model of this library.
     """
-    tensors, record = model_file.load(Path(path), "model")
-    model = NRTSI(**record["params"] | {"device": device})
-    model.clock_ = Clock(**record["clock"])
-    model.columns_ = Columns(**record["columns"])
-    model.guesses_ = ()
-    model.fitted_ = FittedModel.from_state(tensors, record, device_of(device))
-    return model
+    return load_model(NRTSI, Path(path), device)
 
 
 def impute(  # noqa: PLR0913

@@ -1,8 +1,7 @@
 """`NRTSI`: the estimator. It reads data, fits, imputes, samples, back-tests and saves."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,12 +23,12 @@ from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.fitting import bounds_of, fit_model
-from nrtsi.imputer.options import ImputeOptions, ImputeTask, check_method
+from nrtsi.imputer.options import ImputeOptions, ImputeTask, check_levels, check_method
 from nrtsi.imputer.result import ImputationResult
+from nrtsi.imputer.saving import describe, save_model
 from nrtsi.imputer.selection import backtest_panel, baseline_values, select_method
 from nrtsi.inference import part_of
 from nrtsi.tables import Panel, read
-from nrtsi.training import checkpoint as model_file
 
 __all__ = ["NRTSI"]
 
@@ -138,25 +137,10 @@ class NRTSI(Imputer):
         self.memory_limit = memory_limit
         self.bounds = bounds
 
-    @property
-    def setting_(self) -> str:
-        """The order of imputation in use."""
-        return self.fitted_.setting
-
-    @property
-    def preset_(self) -> str:
-        """The preset in use."""
-        return self.fitted_.preset
-
-    @property
-    def steps_(self) -> int:
-        """Number of training steps made."""
-        return self.fitted_.steps
-
-    @property
-    def history_(self) -> list[dict[str, Any]]:
-        """One record per validation."""
-        return self.fitted_.history
+    setting_ = property(lambda self: self.fitted_.setting)
+    preset_ = property(lambda self: self.fitted_.preset)
+    steps_ = property(lambda self: self.fitted_.steps)
+    history_ = property(lambda self: self.fitted_.history)
 
     def fit(
         self,
@@ -394,10 +378,7 @@ class NRTSI(Imputer):
         """
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise InputError(f"draws must be a whole number and at least 1, got {draws!r}")
-        check_method(method)
-        panel = self.read_fitted(frame, times=times)
-        query = panel.query(at, every)
-        selected = select_method(self, panel, method, listener=listener)
+        panel, query, selected = self._query(frame, at, every, times, method, listener)
         values = list(self.draw(panel.series, query, draws, *selected, listener))
         return query.stack(values, "draw", list(range(draws)))
 
@@ -447,14 +428,26 @@ class NRTSI(Imputer):
         Raises:
             InputError: A level is not between 0 and 1, or as for `impute`.
         """
-        _check_levels(levels)
-        check_method(method)
-        panel = self.read_fitted(frame, times=times)
-        query = panel.query(at, every)
-        selected = select_method(self, panel, method, listener=listener)
+        check_levels(levels)
+        panel, query, selected = self._query(frame, at, every, times, method, listener)
         predicted = self.predict(panel.series, query, *selected, listener)
         values = [predicted.quantile(level) for level in levels]
         return query.stack(values, "quantile", list(levels))
+
+    def _query(
+        self,
+        frame: Any,
+        at: Any,
+        every: str | float | None,
+        times: np.ndarray | None,
+        method: str,
+        listener: Listener | None,
+    ) -> tuple[Panel, Panel, tuple[MethodSelection, Calibration]]:
+        """The data, the rows to predict, their methods and the distribution of the errors."""
+        check_method(method)
+        panel = self.read_fitted(frame, times=times)
+        query = panel.query(at, every)
+        return panel, query, select_method(self, panel, method, listener=listener)
 
     def backtest(
         self,
@@ -496,45 +489,8 @@ class NRTSI(Imputer):
             NotFittedError: Neither `fit` nor `load` was called.
             InputError: The file cannot be written.
         """
-        self.must_be_fitted()
-        tensors, record = self.fitted_.state()
-        model_file.save(Path(path), "model", tensors, record | self._about())
+        save_model(self, Path(path))
 
     def info(self) -> dict[str, Any]:
         """Description of the model that JSON can hold: parameters, columns, sizes, training."""
-        self.must_be_fitted()
-        return self.fitted_.info() | self._about()
-
-    def _about(self) -> dict[str, Any]:
-        columns = self.columns_
-        return {
-            "columns": {"time": columns.time, "id": columns.id, "values": columns.values},
-            "clock": asdict(self.clock_),
-            "params": _plain(self.get_params(deep=False)),
-        }
-
-
-def _check_levels(levels: Any) -> None:
-    numbers = isinstance(levels, list | tuple | np.ndarray) and len(levels) > 0
-    if not numbers or not all(
-        isinstance(level, int | float | np.number) and 0 < level < 1 for level in levels
-    ):
-        raise InputError(
-            f"levels must be a list of numbers between 0 and 1, got {levels!r}; "
-            f"write (0.05, 0.5, 0.95)"
-        )
-
-
-def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON can hold them."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            return value.item()
-        if isinstance(value, Mapping):
-            return {str(key): plain(each) for key, each in value.items()}
-        if isinstance(value, Iterable) and not isinstance(value, str):
-            return [plain(each) for each in value]
-        return value
-
-    return {name: plain(value) for name, value in params.items()}
+        return describe(self)

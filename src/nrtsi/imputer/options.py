@@ -14,7 +14,7 @@ from nrtsi.core.gaps import Gaps
 from nrtsi.errors import InputError
 from nrtsi.tables import Clock, Panel
 
-__all__ = ["ImputeOptions", "ImputeTask", "Limits", "RefusedCells", "check_method"]
+__all__ = ["ImputeOptions", "ImputeTask", "Limits", "RefusedCells", "check_levels", "check_method"]
 
 DEFAULT_INTERVAL = 0.9
 """Probability of an interval if the caller names none."""
@@ -156,6 +156,18 @@ def check_method(method: str) -> None:
         raise InputError(
             f"method must be nrtsi, auto or one of {', '.join(BASELINES)}, got {method!r}; "
             f"correct it"
+        )
+
+
+def check_levels(levels: Any) -> None:
+    """Refuses levels that are not probabilities."""
+    numbers = isinstance(levels, list | tuple | np.ndarray) and len(levels) > 0
+    if not numbers or not all(
+        isinstance(level, int | float | np.number) and 0 < level < 1 for level in levels
+    ):
+        raise InputError(
+            f"levels must be a list of numbers between 0 and 1, got {levels!r}; "
+            f"write (0.05, 0.5, 0.95)"
         )
 
 

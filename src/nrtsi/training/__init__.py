@@ -1,1 +1,1 @@
-"""Training."""
+"""Trains a model: settings, window sampler, trainer, curriculum, shrinkage and checkpoints."""

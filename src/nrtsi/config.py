@@ -439,7 +439,8 @@ class TrainConfig(_Config):
     shrinkage: ShrinkageConfig = ShrinkageConfig()
 
     min_base_steps: PositiveInt = 100
-    """Steps from which a budget of steps is long enough to train base predictors."""
+    """Steps from which a budget of steps is long enough to train base predictors, and that one
+    makes before its first test."""
 
     warm_up: PositiveInt = 20
     """Steps over which the learning rate rises."""

@@ -13,7 +13,7 @@ from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.segments import Segments
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.optimiser import Fraction
+from nrtsi.network.optimiser import Fraction, Learner, optimise
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.gate import HeldOutGate
 
@@ -70,6 +70,16 @@ class FitContext:
 
     agree: Callable[[bool], bool]
     """The decision of the first process, where several train together."""
+
+    def train(self, learner: Learner, budget: Fraction, *, until: float = 1.0) -> None:
+        """Trains a predictor until a fraction of its budget, and for `min_base_steps` at least."""
+        optimise(
+            learner,
+            budget,
+            lambda loss, _: self.report(loss),
+            until=until,
+            min_steps=self.config.min_base_steps,
+        )
 
 
 @runtime_checkable

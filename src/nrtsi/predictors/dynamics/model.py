@@ -14,7 +14,6 @@ from nrtsi.config import TransitionConfig
 from nrtsi.core.interpolation import Known, interpolate
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.series import GRID_TOLERANCE, SeriesSet
-from nrtsi.network.optimiser import optimise
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.base import FitContext, State
 from nrtsi.predictors.dynamics.trainer import TransitionTrainer
@@ -74,22 +73,12 @@ class TransitionModel:
         )
         if trainer is None or not context.agree(context.gate.is_open):
             return None
-        used = context.budget(config.share)
-
-        def train(until: float) -> None:
-            optimise(
-                trainer,
-                used,
-                lambda loss, _: context.report(loss),
-                until=until,
-                min_steps=context.config.min_base_steps,
-            )
-
-        train(until=config.early_share)
+        budget = context.budget(config.share)
+        context.train(trainer, budget, until=config.early_share)
         if not context.agree(trainer.beats_persistence()):
             log.info("%s: does not beat persistence after %d steps", cls.title, trainer.step)
             return None
-        train(until=1.0)
+        context.train(trainer, budget)
         trainer.measure_errors()
         log.info("%s: trained for %d steps", cls.title, trainer.step)
         return cls(trainer.transition.eval())

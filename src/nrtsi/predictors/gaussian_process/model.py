@@ -14,7 +14,6 @@ from nrtsi.config import CovarianceConfig
 from nrtsi.core.interpolation import Known, interpolate
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.optimiser import optimise
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.base import FitContext, State
 from nrtsi.predictors.gaussian_process.covariance import (
@@ -28,17 +27,6 @@ from nrtsi.predictors.gaussian_process.trainer import GPTrainer
 __all__ = ["MultiOutputGP"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _BlockPrediction:
-    """Predictions of the missing cells of a block of rows."""
-
-    row: Int[np.ndarray, " cell"]
-    channel: Int[np.ndarray, " cell"]
-    mean: Float[np.ndarray, " cell"]
-    explained: Float[np.ndarray, " cell"]
-    """Variance that the observed cells explain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,24 +55,14 @@ class MultiOutputGP:
         trainer = GPTrainer.of(context.training, context.periods, config, context.seed)
         if trainer is None or not context.agree(gate.is_open):
             return None
-        used = context.budget(config.share)
+        budget = context.budget(config.share)
         model = cls(trainer.covariance)
-
-        def train(until: float) -> None:
-            optimise(
-                trainer,
-                used,
-                lambda loss, _: context.report(loss),
-                until=until,
-                min_steps=context.config.min_base_steps,
-            )
-
-        train(until=0.0)
+        context.train(trainer, budget, until=0.0)
         early_ratio = context.config.gate.early_ratio
         if not context.agree(gate.improves(model, early_ratio, power=cls.gate_power)):
             log.info("%s: does not lower the error after %d steps", cls.title, trainer.step)
             return None
-        train(until=1.0)
+        context.train(trainer, budget)
         log.info("%s: trained for %d steps", cls.title, trainer.step)
         return model
 
@@ -96,25 +74,26 @@ class MultiOutputGP:
         threads: Threads | None = None,
     ) -> BasePrediction:
         """Predicts every missing cell; interpolation where no observed cell is near."""
-        mean = interpolate(series)
-        variance = self.covariance.variance.numpy()
+        config, covariance = self.covariance.config, self.covariance
+        mean, variance = interpolate(series), covariance.variance.numpy()
         std = np.where(series.observed, 0.0, np.sqrt(variance))
         known = Known.of(series.observed, series.start)
-        config, table = self.covariance.config, None
+        table = None
         if is_on_grid(series):
-            table = CovarianceTable(
-                self.covariance, min(_longest_duration(series), 3 * config.max_distance)
-            )
+            max_lag = min(_longest_duration(series), 3 * config.max_distance)
+            table = CovarianceTable(covariance, max_lag)
 
-        def predict_block(block: slice) -> _BlockPrediction | None:
+        def predict_block(block: slice) -> _Posterior | None:
             return self._predict_block(series, known, block, table)
 
         blocks = _blocks(series, self._neighbours, config.max_distance)
-        for block in (threads or Threads(1)).map(predict_block, blocks):
-            if block is not None:
-                mean[block.row, block.channel] = block.mean
-                left = variance[block.channel] - block.explained
-                std[block.row, block.channel] = np.sqrt(np.maximum(left, config.jitter))
+        found = (threads or Threads(1)).map(predict_block, blocks)
+        for block, posterior in zip(blocks, found, strict=True):
+            if posterior is not None:
+                missing = ~series.observed[block]
+                left = np.broadcast_to(variance, missing.shape)[missing] - posterior.explained
+                mean[block][missing] = posterior.mean
+                std[block][missing] = np.sqrt(np.maximum(left, config.jitter))
         return BasePrediction(mean, std, np.ones_like(series.observed))
 
     @property
@@ -126,35 +105,32 @@ class MultiOutputGP:
 
     def _predict_block(
         self, series: SeriesSet, known: Known, block: slice, table: CovarianceTable | None
-    ) -> _BlockPrediction | None:
+    ) -> "_Posterior | None":
         """Predicts the missing cells of a block; None if no observed cell is near."""
-        missing_row, missing_channel = np.nonzero(~series.observed[block])
-        missing_row = missing_row + block.start
-        distance = self.covariance.config.max_distance
+        config = self.covariance.config
         rows = [
-            _observed_near(cells, series, block, self._neighbours, distance)
+            _observed_near(cells, series, block, self._neighbours, config.max_distance)
             for cells in known.cells
         ]
         row = np.concatenate(rows)
         channel = np.repeat(np.arange(len(rows)), [each.size for each in rows])
         if not row.size:
             return None
+        missing_row, missing_channel = np.nonzero(~series.observed[block])
         observed = CellIndex(series.time[row], channel)
         both = CellIndex(
-            series.time[np.concatenate([row, missing_row])],
+            np.concatenate([observed.time, series.time[block][missing_row]]),
             np.concatenate([channel, missing_channel]),
         )
-        clip = self.covariance.config.max_deviation
-        value = torch.from_numpy(series.value[row, channel].clip(-clip, clip))
+        value = series.value[row, channel].clip(-config.max_deviation, config.max_deviation)
         with torch.inference_mode():  # the mode is a thread's own
             covariance = self.covariance.between(both, observed, table)
             among, across = covariance[: row.size], covariance[row.size :]
+            right = torch.cat([torch.from_numpy(value)[:, None], across.mT], dim=1)
             lower = self.covariance.cholesky(among, observed)
-            right = torch.cat([value[:, None], across.mT], dim=1)
             solved = torch.linalg.solve_triangular(lower, right, upper=False)
             mean = solved[:, 1:].mT @ solved[:, 0]
-            explained = solved[:, 1:].square().sum(dim=0)
-        return _BlockPrediction(missing_row, missing_channel, mean.numpy(), explained.numpy())
+            return _Posterior(mean.numpy(), solved[:, 1:].square().sum(dim=0).numpy())
 
     def locate(self, source: SeriesSet) -> None:
         """None: no series is stored."""
@@ -183,6 +159,15 @@ class MultiOutputGP:
         covariance = Covariance(record["dims"], record["periods"], config)
         covariance.load_state_dict(dict(tensors))
         return cls(covariance.eval())
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Posterior of the missing cells of a block."""
+
+    mean: Float[np.ndarray, " cell"]
+    explained: Float[np.ndarray, " cell"]
+    """Prior variance minus posterior variance."""
 
 
 def _longest_duration(series: SeriesSet) -> float:

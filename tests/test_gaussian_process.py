@@ -1,4 +1,7 @@
-"""MultiOutputGP: cells kriged from known ones, how that is learnt, and when it is kept."""
+"""The Gaussian process: its covariance function, predictions, training, and part in a model."""
+
+import logging
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -7,165 +10,181 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nrtsi.config import CovarianceConfig, GPConfig
 from nrtsi.core.interpolation import interpolate
-from nrtsi.core.masking import Masking
+from nrtsi.core.segments import Segments
 from nrtsi.core.series import SeriesSet
 from nrtsi.imputer.functions import load
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.network.threads import Threads
-from nrtsi.predictors.base import BasePredictors
-from nrtsi.predictors.gaussian_process import (
-    FAR,
-    FARTHEST,
-    CellIndex,
-    CovarianceTable,
-    MultiOutputGP,
-)
+from nrtsi.predictors.base import Sample
+from nrtsi.predictors.gaussian_process import Covariance, GPTrainer, MultiOutputGP
+from nrtsi.predictors.gaussian_process.covariance import CellIndex, CovarianceTable
 from nrtsi.scale import impute_files
-from nrtsi.training import base_predictors as opening
-from nrtsi.training import gaussian_process as fields
-from nrtsi.training.gaussian_process import GPTrainer
-from nrtsi.training.held_out import HeldOutTest
-from nrtsi.training.sampler import Segments
+from tests.fit_context import fitting
 from tests.strategies import seeds, some_series
 
+DISTANCE, CLIP = CovarianceConfig().max_distance, CovarianceConfig().max_deviation
 
-def some_field(dims, seed=0, periods=(12.0,)):
-    """One whose sources, waves and noise are all of a size."""
+
+def some_gp(dims, seed=0, periods=(12.0,), config=None):
+    """A process whose kernels and noise have about the same variance."""
     torch.manual_seed(seed)
-    field = MultiOutputGP(dims, periods)
-    for name, parameter in field.named_parameters():
-        if name not in ("fades", "changes"):
+    covariance = Covariance(dims, periods, config)
+    for name, parameter in covariance.named_parameters():
+        if name not in ("log_lengthscales", "log_decay_times"):
             torch.nn.init.normal_(parameter, std=0.5)
-    return field.eval()
+    return MultiOutputGP(covariance.eval())
 
 
-def by_hand(field, series):
-    """Mean and deviation of every cell of one series, given all that is known of it."""
+def exact(gp, series):
+    """Mean and standard deviation of every cell of one series, from the full matrix."""
     rows, channels = (each.ravel() for each in np.indices(series.value.shape))
     known = series.observed.ravel()
     with torch.inference_mode():
         lag = torch.from_numpy(np.subtract.outer(series.time[rows], series.time[rows]).ravel())
-        by_lag = field.covariance(lag).numpy().reshape(rows.size, rows.size, *[series.dims] * 2)
-        noise = (2 * field.noise).exp().numpy()[channels]
+        by_lag = gp.covariance(lag).numpy().reshape(rows.size, rows.size, *[series.dims] * 2)
+        noise = (2 * gp.covariance.log_noise_std).exp().numpy()[channels]
     both = by_lag[np.arange(rows.size)[:, None], np.arange(rows.size), channels[:, None], channels]
     seen = both[np.ix_(known, known)] + np.diag(noise[known] + 1e-6)
     weight = np.linalg.solve(seen, both[known]).T
     left = np.diag(both) + noise - np.einsum("ak,ka->a", weight, both[known])
-    told = series.value.ravel()[known].clip(-FARTHEST, FARTHEST)
-    value = np.where(known, series.value.ravel(), weight @ told)
-    scale = np.where(known, 0.0, np.sqrt(np.maximum(left, 1e-6)))
-    return value.reshape(series.value.shape), scale.reshape(series.value.shape)
+    value = series.value.ravel()[known].clip(-CLIP, CLIP)
+    mean = np.where(known, series.value.ravel(), weight @ value)
+    std = np.where(known, 0.0, np.sqrt(np.maximum(left, 1e-6)))
+    return mean.reshape(series.value.shape), std.reshape(series.value.shape)
 
 
-# Kriging -----------------------------------------------------------------------------------------
+# Covariance and prediction -----------------------------------------------------------------------
 
 
 @given(seed=seeds, regular=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_cells_are_what_the_whole_matrix_says_of_them(seed, regular):
+def test_predictions_equal_those_of_the_full_matrix(seed, regular):
     series = some_series(seed, regular=regular, some_data=True).select(np.array([0]))
-    field = some_field(series.dims, seed)
-    kriged = field.krige(series)
-    value, scale = by_hand(field, series)
-    np.testing.assert_allclose(kriged.value, value, atol=1e-6)
-    np.testing.assert_allclose(kriged.scale, scale, atol=1e-5)
+    gp = some_gp(series.dims, seed)
+    predicted = gp.predict(series)
+    mean, std = exact(gp, series)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(predicted.std, std, atol=1e-5)
 
 
 @given(seeds)
 @settings(max_examples=40, deadline=None)
-def test_a_covariance_is_one(seed):
+def test_covariance_matrices_are_symmetric_and_positive_semidefinite(seed):
     rng = np.random.default_rng(seed)
     dims, size = int(rng.integers(1, 5)), 30
-    field = some_field(dims, seed)
+    covariance = some_gp(dims, seed).covariance
     cells = CellIndex(rng.uniform(0, 30, size), rng.integers(0, dims, size))
     with torch.inference_mode():
-        both = field.between(cells, cells).numpy()
+        matrix = covariance.between(cells, cells).numpy()
         lag = torch.from_numpy(rng.uniform(-50, 50, 9))
-        there, back = field.covariance(lag), field.covariance(-lag)
-    np.testing.assert_allclose(both, both.T, atol=1e-12)
-    assert np.linalg.eigvalsh(both).min() > -1e-9
-    torch.testing.assert_close(there, back.mT)
+        later, earlier = covariance(lag), covariance(-lag)
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-12)
+    assert np.linalg.eigvalsh(matrix).min() > -1e-9
+    torch.testing.assert_close(later, earlier.mT)
 
 
 @given(seeds)
 @settings(max_examples=40, deadline=None)
-def test_on_the_grid_it_can_be_looked_up(seed):
+def test_the_table_of_a_grid_equals_the_covariance_function(seed):
     rng = np.random.default_rng(seed)
     dims, begin = int(rng.integers(1, 5)), 10.0 ** rng.integers(0, 12)
-    field = some_field(dims, seed)
-    some, others = (
+    covariance = some_gp(dims, seed).covariance
+    cells, others = (
         CellIndex(begin + rng.integers(0, 50, size), rng.integers(0, dims, size))
         for size in (20, 30)
     )
     with torch.inference_mode():
-        found = field.between(some, others, CovarianceTable(field, 49.0))
-        torch.testing.assert_close(found, field.between(some, others))
+        found = covariance.between(cells, others, CovarianceTable(covariance, 49.0))
+        torch.testing.assert_close(found, covariance.between(cells, others))
 
 
 @given(seed=seeds, threads=st.integers(1, 3))
 @settings(max_examples=30, deadline=None)
-def test_series_are_kriged_each_by_itself_and_what_is_known_stays(seed, threads):
+def test_series_do_not_affect_each_other_and_observed_cells_are_kept(seed, threads):
     series = some_series(seed)
-    field = some_field(series.dims, seed)
-    together = field.krige(series, Threads(threads))
-    alone = [field.krige(series.select(np.array([i]))) for i in range(series.series)]
-    np.testing.assert_allclose(together.value, np.concatenate([k.value for k in alone]), atol=1e-9)
-    np.testing.assert_allclose(together.scale, np.concatenate([k.scale for k in alone]), atol=1e-9)
-    np.testing.assert_array_equal(together.value[series.observed], series.value[series.observed])
-    assert ((together.scale > 0) == ~series.observed).all()
+    gp = some_gp(series.dims, seed)
+    batch = gp.predict(series, threads=Threads(threads))
+    single = [gp.predict(series.select(np.array([i]))) for i in range(series.series)]
+    np.testing.assert_allclose(batch.mean, np.concatenate([p.mean for p in single]), atol=1e-9)
+    np.testing.assert_allclose(batch.std, np.concatenate([p.std for p in single]), atol=1e-9)
+    np.testing.assert_array_equal(batch.mean[series.observed], series.value[series.observed])
+    assert ((batch.std > 0) == ~series.observed).all()
+    assert batch.available.all()
 
 
-def test_what_is_far_says_nothing():
-    time = np.array([0.0, 1.0, 2.0, 10 * FAR, 10 * FAR + 1, 1e12])
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_a_restored_process_predicts_the_same_whatever_the_defaults(seed):
+    series = some_series(seed)
+    config = CovarianceConfig(
+        lengthscales=(3.0, 30.0),
+        harmonics=(1,),
+        sources=2,
+        context_cells=24,
+        neighbours=(1, 2),
+        max_distance=40.0,
+        max_deviation=1.0,
+    )
+    gp = some_gp(series.dims, seed, config=config)
+    restored = MultiOutputGP.from_state(*gp.state())
+    before, after = gp.predict(series), restored.predict(series)
+    np.testing.assert_array_equal(before.mean, after.mean)
+    np.testing.assert_array_equal(before.std, after.std)
+    assert restored.covariance.config == config
+    assert str(restored) == str(gp) == "reads 2 observed cells per column on each side"
+
+
+def test_distant_cells_are_not_read():
+    time = np.array([0.0, 1.0, 2.0, 10 * DISTANCE, 10 * DISTANCE + 1, 1e12])
     observed = np.array([True, True, False, False, True, False])[:, None]
     series = SeriesSet(time, np.where(observed, 2.0, 0.0), observed, np.array([0, 6]))
-    field = some_field(1)
-    kriged = field.krige(series)
-    near = field.krige(SeriesSet(time[:3], series.value[:3], observed[:3], np.array([0, 3])))
-    np.testing.assert_allclose(kriged.value[:3], near.value, atol=1e-9)
-    assert kriged.value[5] == interpolate(series)[5]
-    assert kriged.scale[5] > kriged.scale[3]
+    gp = some_gp(1)
+    predicted = gp.predict(series)
+    near = gp.predict(SeriesSet(time[:3], series.value[:3], observed[:3], np.array([0, 3])))
+    np.testing.assert_allclose(predicted.mean[:3], near.mean, atol=1e-9)
+    assert predicted.mean[5] == interpolate(series)[5]
+    assert predicted.std[5] > predicted.std[3]
 
 
-def test_long_series_are_read_in_parts_that_agree_with_the_whole():
+def test_blocks_of_a_long_series_agree_with_the_full_matrix():
     rng = np.random.default_rng(0)
     known = rng.random((300, 2)) < 0.7
-    field = some_field(2)
-    for fade in field.fades:
-        fade.data.fill_(np.log(2.0))
-    field.changes.data.fill_(np.log(4.0))
+    gp = some_gp(2)
+    gp.covariance.log_lengthscales.data.fill_(np.log(2.0))
+    gp.covariance.log_decay_times.data.fill_(np.log(4.0))
     value = rng.normal(size=(300, 2))
     series = SeriesSet.stack(np.where(known, value, np.nan)[None])
-    np.testing.assert_allclose(field.krige(series).value, by_hand(field, series)[0], atol=1e-3)
+    np.testing.assert_allclose(gp.predict(series).mean, exact(gp, series)[0], atol=1e-3)
 
 
-def test_a_burst_does_not_flood_the_other_channels():
+def test_an_outlier_is_clipped_before_it_is_read():
     rng = np.random.default_rng(0)
     value = rng.normal(size=(60, 2))
     value[30, 0], value[30, 1] = 1e6, np.nan
-    mild = value.copy()
-    mild[30, 0] = FARTHEST
-    field = some_field(2)
-    burst, usual = (field.krige(SeriesSet.stack(each[None])) for each in (value, mild))
-    assert burst.value[30, 1] == usual.value[30, 1]
-    assert burst.value[30, 0] == 1e6
+    clipped = value.copy()
+    clipped[30, 0] = CLIP
+    gp = some_gp(2)
+    outlier, usual = (gp.predict(SeriesSet.stack(each[None])) for each in (value, clipped))
+    assert outlier.mean[30, 1] == usual.mean[30, 1]
+    assert outlier.mean[30, 0] == 1e6
 
 
-# Learning ----------------------------------------------------------------------------------------
+# Training ----------------------------------------------------------------------------------------
 
 
 def tides(rows, seed=0):
-    """Two channels that follow the clock of 24 steps, one later than the other, and drift."""
+    """Two channels with a cycle of 24 steps, one later than the other, and a common drift."""
     rng = np.random.default_rng(seed)
-    turn = 2 * np.pi * np.arange(rows) / 24
+    angle = 2 * np.pi * np.arange(rows) / 24
     drift = np.cumsum(rng.normal(size=rows)) * 0.1
-    both = np.stack([np.sin(turn) + drift, np.sin(turn - 2.0) - drift], axis=1)
+    both = np.stack([np.sin(angle) + drift, np.sin(angle - 2.0) - drift], axis=1)
     return both + 0.05 * rng.normal(size=both.shape)
 
 
 def with_gaps(value, seed=1):
-    """Gaps of a few to twenty rows in either channel."""
+    """Gaps of 3 to 19 rows in either channel, and where they are."""
     rng = np.random.default_rng(seed)
     gaps = np.zeros(value.shape, dtype=bool)
     for _ in range(len(value) // 40):
@@ -174,135 +193,161 @@ def with_gaps(value, seed=1):
     return np.where(gaps, np.nan, value), gaps
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Fewer cells a step, and fewer steps than are asked for otherwise."""
-    monkeypatch.setattr(fields, "CELLS", 120)
-    monkeypatch.setattr(opening, "LEAST_STEPS", 50)
+def random_walk(rows=900):
+    return np.cumsum(np.random.default_rng(0).standard_normal((rows, 2)), axis=0)
 
 
-@pytest.mark.usefixtures("quick")
-def test_it_learns_what_makes_the_data_likely():
+QUICK = {"gp": {"cells": 120}, "min_base_steps": 50}
+
+
+def trainer_of(series, periods=(), **settings):
+    return GPTrainer.of(Sample(series, Segments.whole(series)), periods, GPConfig(**settings), 0)
+
+
+def test_training_finds_the_cycle_and_the_uncertainty():
     truth = tides(600)
-    gappy, gaps = with_gaps(truth)
-    series = SeriesSet.stack(gappy[None])
-    survey = GPTrainer.of(series, Segments.whole(series), (24.0,), seed=0)
-    losses = [survey.advance(step / 150) for step in range(150)]
+    values, gaps = with_gaps(truth)
+    series = SeriesSet.stack(values[None])
+    trainer = trainer_of(series, (24.0,), cells=120)
+    losses = [trainer.advance(step / 150) for step in range(150)]
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.3
-    kriged = survey.field.krige(series)
+    predicted = MultiOutputGP(trainer.covariance).predict(series)
 
     def error(value):
         return np.square(value - truth)[gaps].mean()
 
-    assert error(kriged.value) < error(interpolate(series)) / 5
-    # And it knows how far off it is.
-    off = np.square((kriged.value - truth)[gaps] / kriged.scale[gaps]).mean()
-    assert 0.3 < off < 3.0
+    assert error(predicted.mean) < error(interpolate(series)) / 5
+    assert 0.3 < np.square((predicted.mean - truth)[gaps] / predicted.std[gaps]).mean() < 3.0
 
 
 @pytest.mark.parametrize(("series", "rows", "dims"), [(1, 1500, 9), (40, 200, 4), (300, 24, 2)])
-def test_it_looks_at_all_times_alike(series, rows, dims):
-    data = SeriesSet.stack(np.zeros((series, rows, dims)))
-    survey = GPTrainer.of(data, Segments.whole(data), (), seed=0)
-    seen = np.zeros(rows)
-    for survey.step in range(400):
-        cells, _ = survey._look(np.random.default_rng(survey.step))
-        np.add.at(seen, cells.time.astype(int), 1 / cells.time.size)
-    # Rows near the ends are in fewer stretches, as they are in all that is drawn of a series.
-    middle = seen[rows // 5 : rows - rows // 5].mean()
-    assert seen[: rows // 10].mean() > middle / 4
-    assert seen[-(rows // 10) :].mean() > middle / 4
+def test_steps_draw_cells_from_all_times(series, rows, dims):
+    trainer = trainer_of(SeriesSet.stack(np.zeros((series, rows, dims))))
+    drawn = np.zeros(rows)
+    for trainer.step in range(400):
+        cells, _ = trainer.draw(np.random.default_rng(trainer.step))
+        np.add.at(drawn, cells.time.astype(int), 1 / cells.time.size)
+    # Rows near the ends are in fewer segments.
+    middle = drawn[rows // 5 : rows - rows // 5].mean()
+    assert drawn[: rows // 10].mean() > middle / 4
+    assert drawn[-(rows // 10) :].mean() > middle / 4
 
 
-def test_a_loss_that_is_not_finite_teaches_nothing():
+def test_a_loss_that_is_not_finite_changes_nothing():
     data = SeriesSet.stack(tides(300)[None])
-    survey = GPTrainer.of(data, Segments.whole(data), (24.0,), seed=0)
-    torch.nn.init.constant_(survey.field.noise, float("nan"))
-    before = {name: weight.clone() for name, weight in survey.field.named_parameters()}
-    assert np.isnan(survey.advance(0.0))
-    for name, weight in survey.field.named_parameters():
+    trainer = trainer_of(data, (24.0,))
+    torch.nn.init.constant_(trainer.covariance.log_noise_std, float("nan"))
+    before = {name: weight.clone() for name, weight in trainer.covariance.named_parameters()}
+    assert np.isnan(trainer.advance(0.0))
+    for name, weight in trainer.covariance.named_parameters():
         torch.testing.assert_close(weight, before[name], equal_nan=True)
-    hiding = Masking.choose("points", data, whole_rows=False)
-    trial = HeldOutTest.of(data, Segments.whole(data), hiding, 0, BasePredictors())
-    assert not trial.helps(BasePredictors(field=survey.field), worth=1.0)
+    context = fitting(data, 1, {}, mask="points").context
+    assert not context.gate.improves(MultiOutputGP(trainer.covariance), max_ratio=1.0)
+
+
+# Fit ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("rows", "dims"), [(100, 1), (400, 17)])
-def test_few_cells_and_many_channels_teach_nothing(rows, dims):
+def test_few_cells_or_many_channels_fit_nothing(rows, dims):
     series = SeriesSet.stack(np.random.default_rng(0).normal(size=(1, rows, dims)))
-    assert GPTrainer.of(series, Segments.whole(series), (), seed=0) is None
+    fit = fitting(series, 100, QUICK, mask="points")
+    assert MultiOutputGP.fit(fit.context) is None
+    assert not fit.losses
 
 
-# As a part of the model --------------------------------------------------------------------------
+def test_a_short_budget_fits_nothing():
+    fit = fitting(SeriesSet.stack(tides(300)[None]), 100, QUICK, mask="points", seconds=9.9)
+    assert MultiOutputGP.fit(fit.context) is None
+    assert not fit.losses
 
 
-def model(steps=100, **words):
-    """A small one."""
-    return NRTSI(steps=steps, preset="tiny", seed=0, **words)
+def test_a_closed_gate_fits_nothing():
+    fit = fitting(SeriesSet.stack(tides(300)[None]), 100, QUICK, mask="points")
+    solved = replace(fit.context.gate, means=(fit.context.gate.truth.value,))
+    assert MultiOutputGP.fit(replace(fit.context, gate=solved)) is None
+    assert not fit.losses
+
+
+def test_a_process_that_helps_is_trained_to_the_end(caplog):
+    caplog.set_level(logging.INFO)
+    fit = fitting(SeriesSet.stack(with_gaps(tides(900))[0][None]), 70, QUICK, periods=(24.0,))
+    gp = MultiOutputGP.fit(fit.context)
+    assert len(fit.losses) == 70
+    assert fit.context.gate.improves(gp, 0.9, power=MultiOutputGP.gate_power)
+    assert "Gaussian process: trained for 70 steps" in caplog.text
+
+
+def test_a_random_walk_is_given_up_after_the_first_test(caplog):
+    caplog.set_level(logging.INFO)
+    fit = fitting(SeriesSet.stack(random_walk()[None]), 400, QUICK, mask="points")
+    assert MultiOutputGP.fit(fit.context) is None
+    assert len(fit.losses) == 50
+    assert "Gaussian process: does not lower the error after 50 steps" in caplog.text
+
+
+# In a model --------------------------------------------------------------------------------------
+
+
+def model(steps=100, train=None, **params):
+    return NRTSI(steps=steps, preset="tiny", seed=0, train=train or QUICK, **params)
 
 
 def hourly(value):
-    """As a table."""
+    """A table of two columns."""
     time = pd.date_range("2024-01-01", periods=len(value), freq="h")
     return pd.DataFrame(value, columns=["sea", "river"]).assign(time=time)
 
 
 @pytest.fixture(scope="module")
 def tidal():
-    """A table, what is hidden of it, where, and a model of it with a field."""
+    """A table with gaps, the table without, where the gaps are, and a fitted model."""
     truth = tides(900)
-    gappy, gaps = with_gaps(truth)
-    table = hourly(gappy)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fields, "CELLS", 120)
-        return table, truth, gaps, model().fit(table)
+    values, gaps = with_gaps(truth)
+    table = hourly(values)
+    return table, truth, gaps, model(train={"gp": {"cells": 120}}).fit(table)
 
 
-def filled(imputer, table):
+def imputed(imputer, table):
     return imputer.impute(table)[["sea", "river"]].to_numpy()
 
 
-def test_a_table_that_follows_the_day_is_filled_far_better(tidal):
-    table, truth, gaps, with_field = tidal
-    assert with_field.info()["kriged"].startswith("cells by the ")
-    without = model(model={"field": False}).fit(table)
-    assert without.info()["kriged"] == "nothing"
+def test_it_halves_the_error_on_a_table_with_daily_cycles(tidal):
+    table, truth, gaps, with_gp = tidal
+    assert with_gp.info()["predictors"]["gp"].startswith("reads ")
+    without = model(predictors=()).fit(table)
+    assert without.info()["predictors"]["gp"] == "not used"
 
     def error(imputer):
-        return np.square(filled(imputer, table) - truth)[gaps].mean()
+        return np.square(imputed(imputer, table) - truth)[gaps].mean()
 
-    assert error(with_field) < error(without) / 2
-    np.testing.assert_array_equal(filled(with_field, table)[~gaps], truth[~gaps])
+    assert error(with_gp) < error(without) / 2
+    np.testing.assert_array_equal(imputed(with_gp, table)[~gaps], truth[~gaps])
 
 
-def test_a_file_has_the_field(tidal, tmp_path):
-    table, _, _, with_field = tidal
-    with_field.save(tmp_path / "model.nrtsi")
+def test_a_saved_model_has_the_process(tidal, tmp_path):
+    table, _, _, with_gp = tidal
+    with_gp.save(tmp_path / "model.nrtsi")
     again = load(tmp_path / "model.nrtsi")
-    assert again.info()["kriged"] == with_field.info()["kriged"]
-    np.testing.assert_array_equal(filled(again, table), filled(with_field, table))
+    assert again.info()["predictors"] == with_gp.info()["predictors"]
+    np.testing.assert_array_equal(imputed(again, table), imputed(with_gp, table))
 
 
-def test_a_table_that_is_read_in_parts_is_filled_nearly_alike(tidal, tmp_path):
-    table, truth, gaps, with_field = tidal
+def test_a_table_read_in_parts_is_imputed_almost_equally(tidal, tmp_path):
+    table, truth, gaps, with_gp = tidal
+    (tmp_path / "in").mkdir()
     for number, rows in enumerate((slice(0, 450), slice(450, 900))):
-        (tmp_path / "in").mkdir(exist_ok=True)
         table[rows].to_parquet(tmp_path / "in" / f"{number}.parquet")
-    impute_files(with_field, tmp_path / "in", tmp_path / "out")
+    impute_files(with_gp, tmp_path / "in", tmp_path / "out")
     parts = [pd.read_parquet(tmp_path / "out" / f"{number}.parquet") for number in (0, 1)]
-    got = pd.concat(parts)[["sea", "river"]].to_numpy()
-    whole = filled(with_field, table)
-    np.testing.assert_array_equal(got[~gaps], whole[~gaps])
-    apart = np.square(got - whole)[gaps].mean()
-    assert apart < np.square(whole - truth)[gaps].mean()
+    result = pd.concat(parts)[["sea", "river"]].to_numpy()
+    whole = imputed(with_gp, table)
+    np.testing.assert_array_equal(result[~gaps], whole[~gaps])
+    difference = np.square(result - whole)[gaps].mean()
+    assert difference < np.square(whole - truth)[gaps].mean()
 
 
-def test_hints_that_a_file_does_not_tell_of_are_none():
-    assert BasePredictors.unpack({}, {"memory": None}) == BasePredictors()
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
+def test_a_resumed_training_has_the_same_process(tmp_path):
     table = hourly(with_gaps(tides(300))[0])
     whole = model(steps=60).fit(table, checkpoint=tmp_path / "whole")
     part = model(steps=60)
@@ -314,33 +359,23 @@ def test_a_run_that_was_stopped_goes_on_with_its_field(tmp_path):
     part.fit(table, checkpoint=tmp_path / "part", listener=stop)
     assert part.interrupted_
     again = model(steps=60).fit(table, checkpoint=tmp_path / "part", resume=True)
-    assert again.info()["kriged"] != "nothing"
+    assert again.info()["predictors"]["gp"] != "not used"
     pd.testing.assert_frame_equal(whole.impute(table), again.impute(table))
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_random_walk_is_left_to_lines():
-    walk = np.cumsum(np.random.default_rng(0).standard_normal((900, 2)), axis=0)
-    made = []
-
-    def count(survey, fraction, advance=GPTrainer.advance):
-        made.append(survey.step)
-        return advance(survey, fraction)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GPTrainer, "advance", count)
-        assert model(steps=400).fit(walk).info()["kriged"] == "nothing"
-    assert len(made) == opening.LEAST_STEPS  # a first look is enough to see that
+def test_a_model_of_a_random_walk_has_no_process():
+    about = model(steps=60).fit(random_walk()).info()
+    assert about["predictors"]["gp"] == "not used"
 
 
-def test_what_is_remembered_is_not_learnt_again(monkeypatch):
+def test_it_is_not_trained_if_analogs_leave_no_error(monkeypatch):
     phase = np.random.default_rng(0).uniform(0, 2 * np.pi, (100, 1))
-    waves = np.sin(phase + 2 * np.pi * np.arange(24) / 24)[..., None]
+    cycles = np.sin(phase + 2 * np.pi * np.arange(24) / 24)[..., None]
 
-    def never(survey, fraction):
-        raise AssertionError("there is nothing left to learn")
+    def never(trainer, fraction):
+        raise AssertionError("the gate is closed")
 
     monkeypatch.setattr(GPTrainer, "advance", never)
-    about = model().fit(waves).info()
-    assert about["remembered"] != "nothing"
-    assert about["kriged"] == "nothing"
+    about = model().fit(cycles).info()
+    assert about["predictors"]["analogs"] != "not used"
+    assert about["predictors"]["gp"] == "not used"

@@ -67,7 +67,7 @@ class Runs:
 
 @dataclass
 class TransitionTrainer:
-    """A transition in training; its steps depend on the seed and their number alone."""
+    """A transition in training; its steps depend only on the seed and their number."""
 
     transition: Transition
     training: Runs

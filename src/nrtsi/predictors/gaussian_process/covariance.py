@@ -123,7 +123,7 @@ class Covariance(nn.Module):
         """Covariance of cells with others, without noise; looked up if there is a `table`."""
         if table is not None:
             return table.between(cells, others)
-        # Kernels depend on the times alone, and the cells of a row share one.
+        # Kernels depend only on the times, which the cells of a row share.
         (time, row), (other_time, other_row) = (
             np.unique(each.time, return_inverse=True) for each in (cells, others)
         )

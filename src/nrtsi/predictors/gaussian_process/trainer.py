@@ -22,7 +22,7 @@ __all__ = ["GPTrainer"]
 
 @dataclass
 class GPTrainer:
-    """A covariance function in training; its steps depend on the seed and their number alone."""
+    """A covariance function in training; its steps depend only on the seed and their number."""
 
     covariance: Covariance
     sample: Sample

@@ -53,7 +53,7 @@ def library(value, low=-20.0, high=20.0):
 
 
 def local(value, symmetries=(), k=5, ridge=1e-2):
-    return replace(LocalLinearAnalogs.of(library(value), k, ridge), symmetries=symmetries)
+    return LocalLinearAnalogs.of(library(value), k, ridge).with_symmetries(symmetries)
 
 
 def gaussian(value, ridge=1e-3):
@@ -156,7 +156,7 @@ def test_local_linear_analogs_regress_on_the_nearest(seed, k):
     method = local(walks(seed), k=k)
     predicted = model(method).predict(series).mean
     seen = series.observed.any(axis=0)  # if nothing is known, no series is nearer than another
-    expected = local_regression(20.0 * method.value.astype(np.float64), series, k, 1e-2)
+    expected = local_regression(20.0 * method.stored.value.astype(np.float64), series, k, 1e-2)
     np.testing.assert_allclose(predicted[:, seen], expected[:, seen], rtol=1e-3, atol=1e-3)
 
 
@@ -177,7 +177,7 @@ def test_knn_analogs_are_the_weighted_mean_of_the_nearest_in_all_channels(seed, 
     series, _ = masked(value if index >= 0 else walks(seed + 1), max(index, 0), seed, share=0.4)
     method = knn(value, k)
     predicted = model(method).predict(series, np.array([index]))
-    stored = method.value.transpose(2, 1, 0).astype(np.float64)
+    stored = method.stored.value.transpose(2, 1, 0).astype(np.float64)
     difference = np.square(stored - series.value)[:, series.observed]
     distance = np.sqrt(difference.mean(axis=1))
     distance[index if index >= 0 else []] = np.inf
@@ -435,7 +435,7 @@ def test_local_linear_analogs_and_symmetries_are_selected_for_waves():
     series = SeriesSet.stack(waves(300))
     fitted = fit(series)
     assert isinstance(fitted.method, LocalLinearAnalogs)
-    assert "negated" in fitted.method.symmetries
+    assert "negated" in fitted.method.stored.symmetries
     np.testing.assert_array_equal(fitted.locate(series), np.arange(300))
 
 

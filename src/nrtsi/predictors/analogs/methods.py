@@ -36,25 +36,24 @@ Moments: TypeAlias = tuple[Float[np.ndarray, " target"], Float[np.ndarray, " tar
 """Mean and standard deviation of each target cell."""
 
 
+@dataclass(frozen=True)
+class Query:
+    """The cells of one series: the known ones, and those to predict."""
+
+    known: GridCells
+    value: Float[np.ndarray, " known"]
+    target: GridCells
+
+    exclude: int
+    """Number of a stored series that is left out, or -1."""
+
+
 class AnalogMethod(ABC):
     """Predicts the cells of a series from a library of others."""
 
     @abstractmethod
-    def predict(
-        self,
-        known: GridCells,
-        value: Float[np.ndarray, " known"],
-        target: GridCells,
-        exclude: int,
-    ) -> Moments:
-        """Predicts the target cells from the known cells and their values.
-
-        Args:
-            known: Observed cells of the series.
-            value: Their values.
-            target: The cells to predict.
-            exclude: Number of a stored series that is left out, or -1.
-        """
+    def predict(self, query: Query) -> Moments:
+        """Predicts the target cells of one series from its known cells."""
 
     @abstractmethod
     def refit(self, library: SeriesLibrary) -> "AnalogMethod":
@@ -78,16 +77,59 @@ class AnalogMethod(ABC):
             used = slice(None, None, max(1, -(-row.size // MAX_OBSERVED)))
             row, channel = rows[row[used]], channel[used]
             every = np.indices((rows.size, series.dims)).reshape(2, -1)
-            predicted = self.predict(
+            query = Query(
                 times.cells(row, channel),
                 series.value[row, channel],
                 times.cells(rows[every[0]], every[1]),
                 int(exclude[index]),
             )
-            mean[rows], std[rows] = (each.reshape(rows.size, -1) for each in predicted)
+            mean[rows], std[rows] = (each.reshape(rows.size, -1) for each in self.predict(query))
 
         (threads or Threads(1)).map(predict_one, range(series.series))
         return mean, std
+
+
+@dataclass(frozen=True)
+class StoredSeries:
+    """The series of a library, and their images under symmetries of the data."""
+
+    value: Float16[np.ndarray, "channel point series"]
+
+    symmetries: tuple[str, ...] = ()
+    """Some of "pooled" (a channel may be like any other channel), "negated" (values mirrored about
+    0) and "reversed" (in time)."""
+
+    @property
+    def count(self) -> int:
+        """Number of series."""
+        return self.value.shape[-1]
+
+    @property
+    def work(self) -> int:
+        """Number of cells that a series is compared with, over all channels."""
+        pooled = self.value.shape[0] if "pooled" in self.symmetries else 1
+        return self.value.size * pooled * 2 ** len(set(self.symmetries) - {"pooled"})
+
+    def images(self, channel: int) -> Float32[np.ndarray, "point image"]:
+        """All that a channel is compared with; each image has all series in their order."""
+        return self._images[0 if "pooled" in self.symmetries else channel]
+
+    @cached_property
+    def single(self) -> Float32[np.ndarray, "channel point series"]:
+        """The values in single precision."""
+        return self.value.astype(np.float32)
+
+    @cached_property
+    def _images(self) -> list[Float32[np.ndarray, "point image"]]:
+        """For every channel, or once for all if they are pooled."""
+        images = list(self.single)
+        if "pooled" in self.symmetries:
+            images = [np.concatenate(images, axis=-1)]
+        if "negated" in self.symmetries:
+            images = [np.concatenate([each, -each], axis=-1) for each in images]
+        if "reversed" in self.symmetries:
+            images = [np.concatenate([each, each[::-1]], axis=-1) for each in images]
+        return images
 
 
 @dataclass(frozen=True)
@@ -98,8 +140,8 @@ class LocalLinearAnalogs(AnalogMethod):
     the series more closely than the nearest one alone.
     """
 
-    value: Float16[np.ndarray, "channel point series"]
-    """The stored series, each channel scaled to its range, from -1 to 1."""
+    stored: StoredSeries
+    """Each channel is scaled to its range, from -1 to 1."""
 
     middle: Float[np.ndarray, " channel"]
     """The middle of each channel's range."""
@@ -113,86 +155,57 @@ class LocalLinearAnalogs(AnalogMethod):
     ridge: float
     """Penalty of weights that differ from the mean, as a share of the variance."""
 
-    symmetries: tuple[str, ...] = ()
-    """Symmetries of the data, by which the library is augmented: "pooled" (a channel may be like
-    any other channel), "negated" (values mirrored about the middle), "reversed" (in time)."""
-
     @classmethod
     def of(cls, library: SeriesLibrary, k: int, ridge: float) -> "LocalLinearAnalogs":
         """Stores the series of the library."""
         middle = (library.low + library.high) / 2
         reach = np.maximum((library.high - library.low) / 2, 1e-9)
         unit = (library.value - middle[:, None, None]) / reach[:, None, None]
-        return cls(unit.astype(np.float16), middle, reach, k, ridge)
+        return cls(StoredSeries(unit.astype(np.float16)), middle, reach, k, ridge)
 
     def refit(self, library: SeriesLibrary) -> "LocalLinearAnalogs":
         """The same method with the same hyper-parameters on another library."""
         fitted = LocalLinearAnalogs.of(library, self.k, self.ridge)
-        return replace(fitted, symmetries=self.symmetries)
+        return fitted.with_symmetries(self.stored.symmetries)
+
+    def with_symmetries(self, symmetries: tuple[str, ...]) -> "LocalLinearAnalogs":
+        """The same method with these symmetries."""
+        return replace(self, stored=replace(self.stored, symmetries=symmetries))
 
     def __str__(self) -> str:
         """A few words for `info`."""
-        symmetries = f" ({', '.join(self.symmetries)})" if self.symmetries else ""
-        return f"{self.k} nearest of {self.value.shape[-1]:,} series{symmetries}"
+        used = self.stored.symmetries
+        symmetries = f" ({', '.join(used)})" if used else ""
+        return f"{self.k} nearest of {self.stored.count:,} series{symmetries}"
 
-    @property
-    def work(self) -> int:
-        """Cells of the augmented library that all channels are compared with."""
-        pooled = self.value.shape[0] if "pooled" in self.symmetries else 1
-        return self.value.size * pooled * 2 ** len(set(self.symmetries) - {"pooled"})
-
-    def predict(
-        self,
-        known: GridCells,
-        value: Float[np.ndarray, " known"],
-        target: GridCells,
-        exclude: int,
-    ) -> Moments:
+    def predict(self, query: Query) -> Moments:
         """Predicts each channel from its own observed cells."""
+        known, target = query.known, query.target
         mean, std = np.zeros(target.channel.size), np.zeros(target.channel.size)
         for channel, (middle, reach) in enumerate(zip(self.middle, self.reach, strict=True)):
             given, sought = known.channel == channel, target.channel == channel
-            scaled = ((value[given] - middle) / reach).clip(-MAX_RANGE, MAX_RANGE)
-            unit_mean, unit_std = self._predict_channel(
-                channel, known.pick(given), scaled, target.pick(sought), exclude
-            )
+            unit = ((query.value[given] - middle) / reach).clip(-MAX_RANGE, MAX_RANGE)
+            part = Query(known.pick(given), unit, target.pick(sought), query.exclude)
+            unit_mean, unit_std = self._predict_channel(channel, part)
             mean[sought], std[sought] = middle + reach * unit_mean, reach * unit_std
         return mean, std
 
-    def _predict_channel(
-        self, channel: int, known: GridCells, value: np.ndarray, target: GridCells, exclude: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if not value.size:
-            every = target.sample_one(self._library[channel])
+    def _predict_channel(self, channel: int, query: Query) -> Moments:
+        if not query.value.size:
+            every = query.target.sample_one(self.stored.single[channel])
             return every.mean(axis=1), every.std(axis=1)
-        images = self._images[0 if "pooled" in self.symmetries else channel]
-        candidates = known.sample_one(images)
-        distance = np.square(candidates - value[:, None].astype(np.float32)).sum(axis=0)
-        if exclude >= 0:
-            distance[exclude :: self.value.shape[-1]] = np.inf  # and its images
+        images = self.stored.images(channel)
+        candidates = query.known.sample_one(images)
+        distance = np.square(candidates - query.value[:, None].astype(np.float32)).sum(axis=0)
+        if query.exclude >= 0:
+            distance[query.exclude :: self.stored.count] = np.inf  # and its images
         nearest = np.argpartition(distance, self.k - 1)[: self.k]
-        there = target.sample_one(images[:, nearest]).T.astype(np.float64)
-        here = candidates[:, nearest].T.astype(np.float64)
-        weight = _ridge_weights(here - here.mean(axis=0), value - here.mean(axis=0), self.ridge)
-        centre = there.mean(axis=0)
-        mean = centre + weight @ (there - centre)
-        return mean, np.sqrt(np.square(there - mean).mean(axis=0))
-
-    @cached_property
-    def _library(self) -> Float32[np.ndarray, "channel point series"]:
-        return self.value.astype(np.float32)
-
-    @cached_property
-    def _images(self) -> list[Float32[np.ndarray, "point image"]]:
-        """The augmented library of each channel, or of all; each image has all series in order."""
-        images = list(self._library)
-        if "pooled" in self.symmetries:
-            images = [np.concatenate(images, axis=-1)]
-        if "negated" in self.symmetries:
-            images = [np.concatenate([each, -each], axis=-1) for each in images]
-        if "reversed" in self.symmetries:
-            images = [np.concatenate([each, each[::-1]], axis=-1) for each in images]
-        return images
+        target = query.target.sample_one(images[:, nearest]).T.astype(np.float64)
+        known = candidates[:, nearest].T.astype(np.float64)
+        centre = known.mean(axis=0)
+        weight = _ridge_weights(known - centre, query.value - centre, self.ridge)
+        mean = target.mean(axis=0) + weight @ (target - target.mean(axis=0))
+        return mean, np.sqrt(np.square(target - mean).mean(axis=0))
 
 
 def _ridge_weights(
@@ -214,8 +227,7 @@ class KNNAnalogs(AnalogMethod):
     errors of such a mean differ from those of a Gaussian, and a blend of both is better.
     """
 
-    value: Float16[np.ndarray, "channel point series"]
-    """The stored series."""
+    stored: StoredSeries
 
     k: int
     """Number of neighbours."""
@@ -223,7 +235,7 @@ class KNNAnalogs(AnalogMethod):
     @classmethod
     def of(cls, library: SeriesLibrary, k: int) -> "KNNAnalogs":
         """Stores the series of the library."""
-        return cls(library.value.astype(np.float16), k)
+        return cls(StoredSeries(library.value.astype(np.float16)), k)
 
     def refit(self, library: SeriesLibrary) -> "KNNAnalogs":
         """The same method with the same hyper-parameters on another library."""
@@ -231,32 +243,26 @@ class KNNAnalogs(AnalogMethod):
 
     def __str__(self) -> str:
         """A few words for `info`."""
-        return f"mean of the {self.k} most similar of {self.value.shape[-1]:,} series"
+        return f"mean of the {self.k} most similar of {self.stored.count:,} series"
 
-    def predict(
-        self,
-        known: GridCells,
-        value: Float[np.ndarray, " known"],
-        target: GridCells,
-        exclude: int,
-    ) -> Moments:
+    def predict(self, query: Query) -> Moments:
         """Weights neighbours by the inverse of their distance; all equally if nothing is known."""
-        count = self.value.shape[-1]
-        difference = np.square(known.sample(self._library) - value[:, None].astype(np.float32))
-        distance = np.sqrt(difference.mean(axis=0) if value.size else np.ones(count))
+        known, exclude, count = (
+            query.known.sample(self.stored.single),
+            query.exclude,
+            self.stored.count,
+        )
+        squares = np.square(known - query.value[:, None].astype(np.float32))
+        distance = np.sqrt(squares.mean(axis=0) if query.value.size else np.ones(count))
         if exclude >= 0:
             distance[exclude] = np.inf
-        k = self.k if value.size else count - (exclude >= 0)
+        k = self.k if query.value.size else count - (exclude >= 0)
         nearest = np.argpartition(distance, k - 1)[:k]
         weight = 1 / np.maximum(distance[nearest], MIN_DISTANCE).astype(np.float64)
         weight /= weight.sum()
-        there = target.sample(self._library[..., nearest]).astype(np.float64)
-        mean = there @ weight
-        return mean, np.sqrt(np.square(there - mean[:, None]) @ weight)
-
-    @cached_property
-    def _library(self) -> Float32[np.ndarray, "channel point series"]:
-        return self.value.astype(np.float32)
+        target = query.target.sample(self.stored.single[..., nearest]).astype(np.float64)
+        mean = target @ weight
+        return mean, np.sqrt(np.square(target - mean[:, None]) @ weight)
 
 
 @dataclass(frozen=True)
@@ -292,21 +298,16 @@ class ConditionalGaussian(AnalogMethod):
         """A few words for `info`."""
         return f"mean and covariance of {len(self.mean)} channels"
 
-    def predict(
-        self,
-        known: GridCells,
-        value: Float[np.ndarray, " known"],
-        target: GridCells,
-        exclude: int,
-    ) -> Moments:
+    def predict(self, query: Query) -> Moments:
         """Conditional mean; the standard deviation is the unconditional one."""
-        left_out, count = np.zeros_like(self.mean), 2
-        if exclude >= 0 and self.centred is not None:
-            left_out = self.centred[..., exclude].astype(np.float64)
+        known, left_out, count = query.known, np.zeros_like(self.mean), 2
+        if query.exclude >= 0 and self.centred is not None:
+            left_out = self.centred[..., query.exclude].astype(np.float64)
             count = self.centred.shape[-1]
         expected = self.mean - left_out / (count - 1)
         margin = MAX_DEVIATIONS * known.sample(self._deviation)
-        value = value.clip(known.sample(self.mean) - margin, known.sample(self.mean) + margin)
+        centre = known.sample(self.mean)
+        value = query.value.clip(centre - margin, centre + margin)
         if value.size:
             rows, left_out_known = known.sample(self._covariance), known.sample(left_out)
             downdate = left_out_known * count / (count - 1) ** 2
@@ -316,7 +317,7 @@ class ConditionalGaussian(AnalogMethod):
             among[np.diag_indices_from(among)] += self.ridge * np.trace(among) / value.size + 1e-12
             weight = np.linalg.solve(among, value - known.sample(expected))
             expected += np.tensordot(weight, rows, axes=1) - weight @ downdate * left_out
-        return target.sample(expected), target.sample(self._deviation)
+        return query.target.sample(expected), query.target.sample(self._deviation)
 
     @cached_property
     def _covariance(self) -> Float[np.ndarray, "channel point channel point"]:
@@ -351,17 +352,9 @@ class AnalogBlend(AnalogMethod):
         """A few words for `info`."""
         return f"{self.first} and {self.second} ({self.weight:.0%})"
 
-    def predict(
-        self,
-        known: GridCells,
-        value: Float[np.ndarray, " known"],
-        target: GridCells,
-        exclude: int,
-    ) -> Moments:
+    def predict(self, query: Query) -> Moments:
         """The weighted mean of both means and of both standard deviations."""
-        first, second = (
-            method.predict(known, value, target, exclude) for method in (self.first, self.second)
-        )
+        first, second = self.first.predict(query), self.second.predict(query)
         mean, std = (
             (1 - self.weight) * one + self.weight * other
             for one, other in zip(first, second, strict=True)

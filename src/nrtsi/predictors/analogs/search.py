@@ -1,6 +1,6 @@
 """`MethodSearch`: selects an analog method and its hyper-parameters on hidden cells."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -89,7 +89,7 @@ class MethodSearch:
         """The best single method, or its blend with nearest neighbours if clearly better."""
         first, error = self._best_single()
         plain = KNNAnalogs.of(self.library, self.config.knn_k[0])
-        second, other = self._least([replace(plain, k=k) for k in self.config.knn_k])
+        second, other = self._least(replace(plain, k=k) for k in self.config.knn_k)
         if other > self.config.give_up_ratio * error:
             return first, error
         prediction, alternative = (self._predict(each)[self.hidden] for each in (first, second))
@@ -107,7 +107,7 @@ class MethodSearch:
             return self._best_local(np.inf)
         plain = ConditionalGaussian.of(self.library, self.config.gaussian_ridges[0])
         ridges = self.config.gaussian_ridges
-        gaussian = self._least([replace(plain, ridge=ridge) for ridge in ridges])
+        gaussian = self._least(replace(plain, ridge=ridge) for ridge in ridges)
         local = self._best_local(gaussian[1])
         return local if local[1] < self.config.max_ratio * gaussian[1] else gaussian
 
@@ -116,28 +116,27 @@ class MethodSearch:
         config = self.config
         ridge = config.local_ridges[len(config.local_ridges) // 2]
         plain = LocalLinearAnalogs.of(self.library, config.local_k[0], ridge)
-        best, error = self._least([replace(plain, k=k) for k in config.local_k])
+        best, error = self._least(replace(plain, k=k) for k in config.local_k)
         if error > config.give_up_ratio * other:
             return best, error
         for symmetry in config.symmetries:
             if symmetry == "pooled" and self.truth.dims == 1:
                 continue
-            more = replace(best, symmetries=(*best.symmetries, symmetry))
-            if more.work > config.max_image_cells:
+            more = best.with_symmetries((*best.stored.symmetries, symmetry))
+            if more.stored.work > config.max_image_cells:
                 continue
             changed = self._error(self._predict(more))
             if changed < config.max_ratio * error:
                 best, error = more, changed
         half = replace(best, k=best.k // 2)
         return self._least(
-            [replace(each, ridge=ridge) for each in (best, half) for ridge in config.local_ridges]
+            replace(each, ridge=ridge) for each in (best, half) for ridge in config.local_ridges
         )
 
-    def _least(self, methods: Sequence[MethodT]) -> tuple[MethodT, float]:
-        """The method with the least error."""
-        errors = [self._error(self._predict(method)) for method in methods]
-        least = int(np.argmin(errors))
-        return methods[least], errors[least]
+    def _least(self, methods: Iterable[MethodT]) -> tuple[MethodT, float]:
+        """The method with the least error, and this error."""
+        scored = ((method, self._error(self._predict(method))) for method in methods)
+        return min(scored, key=lambda pair: pair[1])
 
     def _predict(self, method: AnalogMethod) -> Float[np.ndarray, "row dim"]:
         masked = self.truth.hide(self.hidden)

@@ -564,6 +564,13 @@ def test_no_model_is_fitted_where_analogs_do_not_help(data):
     assert fit(series, points(series, rates=(0.1, 0.3))) is None
 
 
+def test_more_neighbours_than_series_are_refused():
+    with pytest.raises(
+        ValueError, match="min_series must exceed local_k and knn_k, got 30 and 32"
+    ):
+        AnalogConfig(min_series=30)
+
+
 # The whole imputer ------------------------------------------------------------------------------
 
 

@@ -216,11 +216,11 @@ class AnalogConfig(_Config):
     trial_cells: PositiveInt = 2**21
     """Stored cells above which methods are compared on fewer series."""
 
-    local_k: tuple[PositiveInt, ...] = (8, 32)
+    local_k: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)] = (8, 32)
     """Candidates for the number of neighbours of local linear analogs; half of the best is
     compared, too."""
 
-    local_ridges: tuple[PositiveFloat, ...] = (1e-1, 1e-2, 1e-3)
+    local_ridges: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1e-1, 1e-2, 1e-3)
     """Candidates for the ridge penalty of local linear analogs; the middle one comes first."""
 
     symmetries: tuple[Literal["pooled", "negated", "reversed"], ...] = (
@@ -234,10 +234,16 @@ class AnalogConfig(_Config):
     max_image_cells: PositiveInt = 2**25
     """Cells that are compared with one series, at most, if symmetries are used."""
 
-    knn_k: tuple[PositiveInt, ...] = (10, 30)
+    knn_k: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (10, 30)
     """Candidates for the number of neighbours in all channels together."""
 
-    gaussian_ridges: tuple[PositiveFloat, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+    gaussian_ridges: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (
+        1e-1,
+        1e-2,
+        1e-3,
+        1e-4,
+        1e-5,
+    )
     """Candidates for the noise of the conditional Gaussian."""
 
     max_covariance_cells: PositiveInt = 2048
@@ -252,6 +258,15 @@ class AnalogConfig(_Config):
 
     give_up_ratio: PositiveFloat = 2.0
     """A method whose error exceeds that of another this many times is not tuned further."""
+
+    @model_validator(mode="after")
+    def _enough_series(self) -> "AnalogConfig":
+        most = max(*self.local_k, *self.knn_k)
+        if self.min_series <= most:
+            raise ValueError(
+                f"min_series must exceed local_k and knn_k, got {self.min_series} and {most}"
+            )
+        return self
 
 
 class CovarianceConfig(_Config):

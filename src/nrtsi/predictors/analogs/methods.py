@@ -247,20 +247,18 @@ class KNNAnalogs(AnalogMethod):
 
     def predict(self, query: Query) -> Moments:
         """Weights neighbours by the inverse of their distance; all equally if nothing is known."""
-        known, exclude, count = (
-            query.known.sample(self.stored.single),
-            query.exclude,
-            self.stored.count,
+        stored, is_excluded = self.stored.single, query.exclude >= 0
+        squares = np.square(query.known.sample(stored) - query.value[:, None].astype(np.float32))
+        distance = np.sqrt(
+            squares.mean(axis=0) if query.value.size else np.ones(self.stored.count)
         )
-        squares = np.square(known - query.value[:, None].astype(np.float32))
-        distance = np.sqrt(squares.mean(axis=0) if query.value.size else np.ones(count))
-        if exclude >= 0:
-            distance[exclude] = np.inf
-        k = self.k if query.value.size else count - (exclude >= 0)
+        if is_excluded:
+            distance[query.exclude] = np.inf
+        k = self.k if query.value.size else self.stored.count - is_excluded
         nearest = np.argpartition(distance, k - 1)[:k]
         weight = 1 / np.maximum(distance[nearest], MIN_DISTANCE).astype(np.float64)
         weight /= weight.sum()
-        target = query.target.sample(self.stored.single[..., nearest]).astype(np.float64)
+        target = query.target.sample(stored[..., nearest]).astype(np.float64)
         mean = target @ weight
         return mean, np.sqrt(np.square(target - mean[:, None]) @ weight)
 

@@ -47,7 +47,7 @@ class AnalogModel:
     fingerprints: SeriesFingerprints
     """Recognise the stored series."""
 
-    stored: Int[np.ndarray, " stored"] | None = None
+    positions: Int[np.ndarray, " stored"] | None = None
     """The number of each stored series among the training series; only known during training."""
 
     @classmethod
@@ -101,15 +101,15 @@ class AnalogModel:
 
     def locate(self, source: SeriesSet) -> Int[np.ndarray, " series"]:
         """The number of each training series among the stored ones, or -1."""
-        if self.stored is None:
+        if self.positions is None:
             return self.fingerprints.find(source)
         number = np.full(source.series, -1)
-        number[self.stored] = np.arange(self.stored.size)
+        number[self.positions] = np.arange(self.positions.size)
         return number
 
     def state(self) -> State:
         """The state from which `from_state` builds the model, without what only training needs."""
-        arrays, record = to_state(replace(self, stored=None))
+        arrays, record = to_state(replace(self, positions=None))
         tensors = {
             name: torch.from_numpy(array)
             for name, array in arrays.items()

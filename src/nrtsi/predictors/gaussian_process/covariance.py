@@ -27,7 +27,7 @@ class CellIndex:
 
 
 class Covariance(nn.Module):
-    r"""Linear model of coregionalisation with quasi-periodic terms.
+    """Linear model of coregionalisation with quasi-periodic terms.
 
     The covariance of channel i at time t + τ and channel j at time t is, without noise,
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -18,7 +18,6 @@ from nrtsi import NRTSI
 from nrtsi.errors import InputError
 from nrtsi.network.attention import SetAttention
 from nrtsi.network.tokens import StepContext, tokens
-from nrtsi.report.plots import attention as attention_picture
 from nrtsi.report.plots import (
     check_picture,
     plot_attention,
@@ -28,13 +27,10 @@ from nrtsi.report.plots import (
     plot_procedure,
     plot_series,
 )
-from nrtsi.report.plots import procedure as procedure_picture
-from nrtsi.report.plots.draws import drawn
-from nrtsi.report.plots.gaps import distances as cell_distances
-from nrtsi.report.plots.gaps import gap_errors
+from nrtsi.report.plots.canvas import IMPUTED, OBSERVED
+from nrtsi.report.plots.gaps import cell_distances, distance_errors
 from nrtsi.report.plots.procedure import stages, steps_to_show
-from nrtsi.report.plots.series import _beside, _figure, _picture, _runs
-from nrtsi.report.plots.view import One, View
+from nrtsi.report.plots.view import OneSeries, View
 from nrtsi.schedule.distances import distances
 from nrtsi.schedule.plan import plan
 from nrtsi.tables import Columns
@@ -78,7 +74,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def one(model, frame):
-    return One.of(model.read_fitted(frame), 1)
+    return OneSeries.of(model.read_fitted(frame), 1)
 
 
 def gappy(rows=48, dims=2, start="2024-01-01T00"):
@@ -102,20 +98,35 @@ def size(path):
 # A series ----------------------------------------------------------------------------------------
 
 
-@given(npst.arrays(bool, st.integers(0, 30)))
-def test_runs_are_exactly_the_true_rows(missing):
-    again = np.zeros_like(missing)
-    for begin, end in _runs(missing):
-        assert not again[max(begin - 1, 0) : end].any()  # apart from the run before
-        again[begin:end] = True
-    np.testing.assert_array_equal(again, missing)
+def line(axes, label):
+    """Coordinates of the line with this label."""
+    (found,) = [each for each in axes.lines if each.get_label() == label]
+    return found.get_xdata(), found.get_ydata()
 
 
-@given(npst.arrays(bool, st.integers(0, 30)))
-def test_a_row_is_beside_a_true_one_if_one_of_its_neighbours_is(rows):
-    wide = [False, *rows, False]
-    expected = [wide[i] or wide[i + 2] for i in range(rows.size)]
-    np.testing.assert_array_equal(_beside(rows), expected)
+@pytest.mark.parametrize("rows", [1, 2, 9])
+def test_a_series_of_any_length_is_drawn(tmp_path, rows):
+    value = np.where(np.arange(rows) % 3 == 1, np.nan, 1.0)
+    frame = pa.table({"time": np.arange(float(rows)), "x": pa.array(value, from_pandas=True)})
+    full = frame.set_column(1, "x", pa.array(np.ones(rows)))
+    figure = plot_series(tmp_path / "a.png", frame, full, columns=Columns(time="time"))
+    np.testing.assert_array_equal(np.isnan(line(figure.axes[0], "observed")[1]), np.isnan(value))
+
+
+@given(missing=npst.arrays(bool, st.integers(2, 20)))
+@settings(max_examples=20)
+def test_time_beside_missing_rows_is_shaded_and_no_other(tmp_path_factory, missing):
+    assume(missing.mean() < 0.5)
+    value = np.where(missing, np.nan, np.arange(missing.size))
+    frame = pa.table({"time": np.arange(float(missing.size)), "x": pa.array(value)})
+    full = frame.set_column(1, "x", pa.array(np.arange(float(missing.size))))
+    path = tmp_path_factory.mktemp("shade") / "a.svg"
+    (axes,) = plot_series(path, frame, full, columns=Columns(time="time")).axes
+    (shade,) = axes.collections
+    (outline,) = shade.get_paths()
+    middle = np.arange(missing.size - 1) + 0.5
+    inside = outline.contains_points(np.column_stack([middle, np.full(middle.size, 0.5)]))
+    np.testing.assert_array_equal(inside, missing[:-1] | missing[1:])
 
 
 def test_the_picture_is_a_png_of_1200_by_800(tmp_path):
@@ -126,53 +137,54 @@ def test_the_picture_is_a_png_of_1200_by_800(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_panel_shows_the_times_the_values_and_which_were_known():
+def test_a_panel_shows_times_and_values_and_which_are_observed(tmp_path):
     frame, filled = gappy()
-    picture = _picture(frame, filled, Columns(), 0, None)
-    assert picture.one.names == ("x0", "x1")
-    np.testing.assert_array_equal(picture.one.time, filled["time"].to_numpy())
-    np.testing.assert_array_equal(picture.value[:, 0], filled["x0"].to_numpy())
-    missing = ~picture.one.series.observed[:, 0]
-    np.testing.assert_array_equal(np.flatnonzero(missing), [5, 6, 7, 8])
-    assert [axes.get_ylabel() for axes in _figure(picture, None, None).axes] == ["x0", "x1"]
-    assert [axes.get_ylabel() for axes in _figure(picture, ["x1"], None).axes] == ["x1"]
+    figure = plot_series(tmp_path / "a.png", frame, filled)
+    assert [axes.get_ylabel() for axes in figure.axes] == ["x0", "x1"]
+    time, value = line(figure.axes[0], "observed")
+    np.testing.assert_array_equal(time, filled["time"].to_numpy())
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(value)), [5, 6, 7, 8])
+    imputed = line(figure.axes[0], "imputed")[1]
+    np.testing.assert_array_equal(imputed[4:10], filled["x0"].to_numpy()[4:10])
+    assert np.isnan(np.delete(imputed, range(4, 10))).all()
+    only = plot_series(tmp_path / "b.png", frame, filled, shown=["x1"])
+    assert [axes.get_ylabel() for axes in only.axes] == ["x1"]
 
 
-def test_one_of_several_series_is_drawn_at_its_own_times():
+def test_one_of_several_series_is_drawn_at_its_own_times(tmp_path):
     frame = pa.table({"id": [1, 1, 2, 2], "t": [0.0, 10.0, 5.0, 20.0], "x": [1.0, None, 3.0, 4.0]})
     filled = frame.set_column(2, "x", pa.array([1.0, 2.0, 3.0, 4.0]))
     columns = Columns(time="t", id="id", values=("x",))
-    picture = _picture(frame, filled, columns, 1, None)
-    np.testing.assert_allclose(picture.one.time, [5.0, 20.0])
-    np.testing.assert_allclose(picture.value[:, 0], [3.0, 4.0])
-    assert picture.one.label == "id 2"
+    figure = plot_series(tmp_path / "a.png", frame, filled, columns=columns, series=1)
+    time, value = line(figure.axes[0], "observed")
+    np.testing.assert_allclose(time, [5.0, 20.0])
+    np.testing.assert_allclose(value, [3.0, 4.0])
 
 
-def test_what_is_missing_still_is_not_drawn_as_zero():
+def test_cells_that_are_still_missing_are_not_drawn(tmp_path):
     frame, _ = gappy()
-    picture = _picture(frame, frame, Columns(), 0, None)
-    np.testing.assert_array_equal(np.isnan(picture.value), ~picture.one.series.observed)
+    figure = plot_series(tmp_path / "a.png", frame, frame)
+    assert np.isnan(line(figure.axes[0], "imputed")[1][5:9]).all()
 
 
-def test_a_filling_shows_what_impute_gives_and_its_interval(tmp_path, model, frame, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "nrtsi.report.plots.series._figure", lambda *all: seen.append(all) or _figure(*all)
-    )
-    plot_filling(tmp_path / "a.png", model, frame, series=1)
-    picture = seen[0][0]
-    rows = slice(40, 80)
+def test_an_imputed_series_is_that_of_impute_with_its_interval(tmp_path, model, frame):
+    figure = plot_filling(tmp_path / "a.png", model, frame, series=1)
     filled = model.impute(frame, interval=0.9)
-    for dim, name in enumerate(("x", "y")):
-        value = filled[name].to_numpy()[rows]
-        np.testing.assert_allclose(picture.value[:, dim], value, atol=1e-5)
-        gone = ~picture.one.series.observed[:, dim]
-        for end, side in zip(picture.band, ("lower", "upper"), strict=True):
-            told = filled[f"{name}_{side}"].to_numpy()[rows]
-            np.testing.assert_allclose(end[gone, dim], told[gone], atol=1e-5)
-            np.testing.assert_array_equal(end[~gone, dim], value[~gone])
-    plot_filling(tmp_path / "b.png", model, frame, interval=None)
-    assert seen[1][0].band is None
+    assert figure.get_suptitle() == "id 1, imputed by nrtsi"
+    for name, axes in zip(("x", "y"), figure.axes, strict=True):
+        value, lower, upper = (
+            filled[column].to_numpy()[40:] for column in (name, f"{name}_lower", f"{name}_upper")
+        )
+        drawn = line(axes, "imputed")[1]
+        missing = frame[name].is_null().to_numpy(zero_copy_only=False)[40:]
+        np.testing.assert_allclose(drawn[missing], value[missing], atol=1e-5)
+        (band,) = [each for each in axes.collections if each.get_label() == "90 % interval"]
+        corners = np.concatenate([path.vertices for path in band.get_paths()])
+        for row in np.flatnonzero(missing):
+            found = corners[corners[:, 0] == row, 1]
+            assert (found.min(), found.max()) == pytest.approx((lower[row], upper[row]), abs=1e-5)
+    without = plot_filling(tmp_path / "b.png", model, frame, interval=None)
+    assert "90 % interval" not in {each.get_label() for each in without.axes[0].collections}
 
 
 # From coarse to fine -----------------------------------------------------------------------------
@@ -194,7 +206,7 @@ def test_steps_to_show_begin_at_the_first_and_end_at_the_last(count, most):
 @pytest.mark.parametrize("most", [2, 3, 100])
 def test_stages_part_the_missing_rows_and_end_with_what_impute_gives(setting, partial, most):
     frame, model = fitted_once(setting, partial=partial)
-    one = One.of(model.read_fitted(frame), 1)
+    one = OneSeries.of(model.read_fitted(frame), 1)
     shown = stages(model, one, most)
     rows = np.concatenate([stage.rows for stage in shown])
     np.testing.assert_array_equal(np.sort(rows), np.flatnonzero(~one.series.observed.all(axis=1)))
@@ -216,29 +228,27 @@ def test_a_value_stays_as_it_was_filled(model, one):
 def test_titles_say_the_step_the_gap_and_the_level(model):
     gap = [1.0, *[np.nan] * 7, 2.0]
     frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": gap, "y": gap})
-    one = One.of(model.read_fitted(frame), 0)
+    one = OneSeries.of(model.read_fitted(frame), 0)
     assert [stage.title for stage in stages(model, one, 9)] == [
-        "step 1: gap 4, level 2",
-        "step 2: gap 2, level 1",
-        "step 3: gap 1, level 0",
+        "step 1: distance 4, level 2",
+        "step 2: distance 2, level 1",
+        "step 3: distance 1, level 0",
     ]
-    assert stages(model, one, 2)[-1].title == "steps 2–3: gap 2–1, level 1–0"
+    assert stages(model, one, 2)[-1].title == "steps 2–3: distance 2–1, level 1–0"
 
 
 @pytest.mark.parametrize("plane", [False, True])
-def test_the_procedure_has_a_panel_a_stage_and_every_missing_point_is_new_once(model, one, plane):
-    view = View.of(one, None, plane=plane)
-    shown = stages(model, one, 5)
-    figure = procedure_picture._figure(view, shown, "title")
+def test_every_missing_point_is_highlighted_in_one_panel(tmp_path, model, frame, one, plane):
+    figure = plot_procedure(tmp_path / "a.svg", model, frame, series=1, plane=plane, panels=5)
     panels = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in panels] == [stage.title for stage in shown]
+    assert [axes.get_title() for axes in panels] == [s.title for s in stages(model, one, 5)]
     new = [
-        line.get_xdata().size
+        each.get_xdata().size
         for axes in panels
-        for line in axes.lines
-        if line.get_color() == procedure_picture.IMPUTED
+        for each in axes.lines
+        if each.get_color() == IMPUTED
     ]
-    assert sum(new) == (~view.observed).sum()
+    assert sum(new) == (~View.of(one, None, plane=plane).observed).sum()
 
 
 @pytest.mark.slow
@@ -265,13 +275,17 @@ def test_dates_fit_below_the_panels(tmp_path):
 # Draws -------------------------------------------------------------------------------------------
 
 
-def test_the_draws_are_those_of_sample(model, frame, one):
-    sampled = model.sample(frame, draws=3)
-    paths = drawn(model, one, 3, None)
-    for number, path in enumerate(paths):
-        rows = slice(80 * number + 40, 80 * number + 80)
-        for dim, name in enumerate(("x", "y")):
-            np.testing.assert_allclose(path[:, dim], sampled[name].to_numpy()[rows], atol=1e-5)
+def test_the_draws_are_those_of_sample_and_the_bold_line_is_that_of_impute(tmp_path, model, frame):
+    figure = plot_draws(tmp_path / "a.svg", model, frame, draws=3, series=1)
+    sampled, filled = model.sample(frame, draws=3), model.impute(frame)
+    for name, axes in zip(("x", "y"), figure.axes, strict=True):
+        *paths, bold, dots = axes.lines
+        for number, each in enumerate(paths):
+            rows = slice(80 * number + 40, 80 * number + 80)
+            np.testing.assert_allclose(each.get_ydata(), sampled[name].to_numpy()[rows], atol=1e-5)
+        np.testing.assert_allclose(bold.get_ydata(), filled[name].to_numpy()[40:], atol=1e-5)
+        assert len(paths) == 3
+        assert dots.get_color() == OBSERVED
 
 
 # Attention ---------------------------------------------------------------------------------------
@@ -306,7 +320,7 @@ def test_a_reading_sums_to_one_over_rows_that_are_known_by_then_and_the_row_itse
 ):
     frame = table(partial=partial)
     model = fitted(setting, frame, **more)
-    series = One.of(model.read_fitted(frame), 1).series
+    series = OneSeries.of(model.read_fitted(frame), 1).series
     config = model.fitted_.engine.model
     for step in plan(series, model.fitted_.engine.schedule):
         row = int(step.rows[step.rows.size // 2])
@@ -355,15 +369,16 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
         np.testing.assert_allclose(reading.weight[0, head], expected / expected.sum(), atol=1e-4)
 
 
-def test_the_sheet_has_a_panel_for_every_head_of_every_block(model, one):
-    context = attention_picture._scene(model, View.of(one, None, plane=True), None, 2)
-    blocks, heads, _ = context.reading.weight.shape
-    sheet = list(range(1, blocks + 1)), list(range(1, heads + 1))
-    figure = attention_picture._figure(context, *sheet, "title")
-    titles = {axes.get_title() for axes in figure.axes}
-    assert titles == {f"block {b}, head {h}" for b in sheet[0] for h in sheet[1]}
+def test_there_is_a_panel_for_every_head_of_every_block(tmp_path, model, frame, one):
+    step = list(plan(one.series, model.fitted_.engine.schedule))[1]
+    row = int(step.rows[step.rows.size // 2])
+    weight = model.fitted_.attention(one.series, row)[1].weight
+    figure = plot_attention(tmp_path / "a.svg", model, frame, series=1, step=2, plane=True)
+    blocks, heads, _ = weight.shape
+    assert {axes.get_title() for axes in figure.axes} == {
+        f"block {b}, head {h}" for b in range(1, blocks + 1) for h in range(1, heads + 1)
+    }
     areas = figure.axes[0].collections[0].get_sizes()
-    weight = context.reading.weight
     np.testing.assert_allclose(areas / areas.sum(), weight[0, 0], atol=1e-5)
 
 
@@ -395,7 +410,7 @@ def test_distances_are_those_of_each_channel_alone(seed):
 def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, mask):
     frame, model = fitted_once("partial" if partial else "regular", partial=partial)
     model = copy(model).set_params(mask=mask, seed=3)
-    errors = gap_errors(frame, model=model)
+    errors = distance_errors(frame, model=model)
     whole = model.backtest(frame, baselines=("linear", "forward", "mean"))
     assert errors.cells.sum() == whole.hidden
     assert list(errors.mse) == list(whole.methods)
@@ -406,16 +421,16 @@ def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, mask):
 
 def test_settings_beside_a_model_are_refused(model, frame):
     with pytest.raises(InputError, match="budget must not be given with a model"):
-        gap_errors(frame, model=model, budget="1s")
+        distance_errors(frame, model=model, budget="1s")
 
 
-def test_a_bucket_holds_distances_up_to_its_power_of_two(model, frame):
-    errors = gap_errors(frame, model=model, baselines=())
-    assert (np.diff(errors.bucket) > 0).all()
+def test_a_bin_contains_distances_up_to_its_power_of_two(model, frame):
+    errors = distance_errors(frame, model=model, baselines=())
+    assert (np.diff(errors.distance_bin) > 0).all()
     series = model.read_fitted(frame).series
     rows = np.flatnonzero(~series.observed.any(axis=1))
     reach = distances(series.time, series.observed.any(axis=1), series.start, rows).max()
-    assert 2.0 ** errors.bucket.max() <= 4 * max(reach, 1) + 4
+    assert 2.0 ** errors.distance_bin.max() <= 4 * max(reach, 1) + 4
 
 
 def test_the_picture_of_gaps_fits_a_model_where_none_is_given(tmp_path, frame):
@@ -437,7 +452,9 @@ def test_a_series_that_is_not_there_is_refused(tmp_path):
 
 def test_filled_data_of_other_rows_are_refused(tmp_path):
     frame, filled = gappy()
-    message = r"the filled data must have the rows of the data, 48 in 1 series, got 40 in 1; fill"
+    message = (
+        r"the imputed data must have the rows of the data, 48 in 1 series, got 40 in 1; "
+    )
     with pytest.raises(InputError, match=message):
         plot_series(tmp_path / "a.png", frame, filled.slice(0, 40))
 
@@ -462,10 +479,10 @@ def test_what_is_not_there_cannot_be_drawn(tmp_path, model, frame, asked, messag
 
 
 def test_a_row_belongs_to_one_step(tmp_path, model, frame):
-    one = One.of(model.read_fitted(frame), 0)
+    one = OneSeries.of(model.read_fitted(frame), 0)
     step = list(plan(one.series, model.fitted_.engine.schedule))[1]
     row = int(step.rows[0])
-    message = rf"row {row} must be filled in step 1, got one filled in step 2; leave one"
+    message = rf"row {row} must be imputed in step 1, got a row imputed in step 2; leave one"
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, frame, row=row, step=1)
     plot_attention(tmp_path / "a.png", model, frame, row=row, step=2)
@@ -473,10 +490,12 @@ def test_a_row_belongs_to_one_step(tmp_path, model, frame):
 
 def test_nothing_missing_is_nothing_to_show(tmp_path, model, frame):
     full = model.impute(frame)
-    message = r"id 0 must have missing values to show how they are filled, got none; choose"
+    message = r"id 0 must have missing values to show their imputation, got none; choose"
     with pytest.raises(InputError, match=message):
         plot_procedure(tmp_path / "a.png", model, full)
-    message = r"id 0 must have missing values to show what they are filled from, got none; choose"
+    message = (
+        r"id 0 must have missing values to show the attention to known ones, got none"
+    )
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, full)
 

@@ -1,4 +1,9 @@
-"""Pictures of series, of how they are filled, and of how well."""
+"""Draws series, the steps of their imputation, and errors, with matplotlib.
+
+Each function replaces an existing file and returns the figure (`plot_gaps` returns the errors).
+It raises `InputError` if matplotlib is not installed, there is no such series or column, or the
+file cannot be written. Series are counted in the sorted order of their ids.
+"""
 
 from nrtsi.report.plots.attention import plot_attention
 from nrtsi.report.plots.canvas import check_picture

@@ -1,4 +1,4 @@
-"""What every picture is made with: colours, an empty figure, words around it, a file."""
+"""Colours, figures, legends and files of all plots."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "BRIGHT",
     "EARLIER",
     "GAP",
+    "HIGHLIGHT",
     "IMPUTED",
     "LINE",
     "OBSERVED",
@@ -31,67 +31,69 @@ __all__ = [
 OBSERVED = "#1f5a96"
 IMPUTED = "#d95f02"
 EARLIER = "#f0b184"
-"""Imputed too, but not what is looked at now."""
+"""Cells that were imputed in earlier steps."""
 GAP = "#eeeae4"
 PATH = "#c4c0ba"
-"""The line that joins points in the order of time."""
+"""The line through the points in time order."""
 READ = "#6a3d9a"
+"""Attention weights."""
 
 LINE: dict[str, Any] = {"marker": "none", "linestyle": "-"}
-"""Style of a `sample` that is a line."""
+"""Style of a legend entry that is a line."""
 
-BRIGHT: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.5}
-"""Style of the dots to look at."""
+HIGHLIGHT: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.5}
+"""Style of the points that a panel is about."""
 
 WIDTH = 12.0
-"""Of every picture, in inches of 100 pixels."""
+"""Width of every figure, in inches of 100 pixels."""
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_picture(path: str | Path, *, overwrite: bool) -> None:
-    """Finds out before any work whether `save` could write to `path`.
+    """Checks that a plot can be written to `path`.
 
     Raises:
-        InputError: matplotlib is not installed, the suffix is none of a picture, `path` exists
-            and `overwrite` is False, or it cannot be written.
+        InputError: matplotlib is not installed, the suffix is unknown, `path` exists and
+            `overwrite` is False, or it cannot be written.
     """
     _figure_class()
-    _kind(Path(path))
+    _format(Path(path))
     check_writable(Path(path), overwrite=overwrite)
 
 
 def blank(height: float) -> "Figure":
-    """An empty figure."""
-    # A Figure of its own draws with Agg and leaves the caller's pyplot alone.
+    """An empty figure that does not touch the caller's pyplot."""
     return _figure_class()(figsize=(WIDTH, height), dpi=100, layout="constrained")
 
 
 def save(figure: "Figure", path: str | Path) -> None:
-    """Writes the figure, whole or not at all, in the format that the suffix names."""
-    kind = _kind(Path(path))
+    """Writes the figure atomically, in the format of the suffix."""
+    kind = _format(Path(path))
     with atomic(Path(path)) as temporary:
         figure.savefig(temporary, format=kind)
 
 
-def explain(figure: "Figure", title: str | None, legend: Sequence[Any]) -> None:
-    """Puts a title above the panels and a legend of these lines and patches below them."""
+def explain(
+    figure: "Figure", title: str | None, legend: Sequence[Any], at: str = "lower center"
+) -> None:
+    """Adds a title above the panels and a legend outside of them."""
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=13)
-    figure.legend(handles=legend, loc="outside lower center", ncols=len(legend), frameon=False)
+    figure.legend(handles=legend, loc=f"outside {at}", ncols=len(legend), frameon=False)
 
 
 def plain_axes(axes: "Axes") -> None:
-    """Takes away the lines above and to the right of a panel."""
+    """Removes the lines above and to the right of a panel."""
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def sample(color: str, label: str, **style: Any) -> Any:
-    """What a legend shows and says of a colour: a dot, unless the style says otherwise."""
+    """A legend entry: a point, unless the style says otherwise."""
     from matplotlib.lines import Line2D
 
-    look: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 6.0}
-    return Line2D([], [], color=color, label=label, **look | style)
+    default: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 6.0}
+    return Line2D([], [], color=color, label=label, **default | style)
 
 
 def _figure_class() -> Any:
@@ -104,7 +106,7 @@ def _figure_class() -> Any:
     return Figure
 
 
-def _kind(path: Path) -> str:
+def _format(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(

@@ -1,32 +1,21 @@
-"""Several fillings of one series, laid over each other."""
+"""Draws several draws of one series over each other."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.report.plots.canvas import (
-    IMPUTED,
-    LINE,
-    OBSERVED,
-    blank,
-    explain,
-    plain_axes,
-    sample,
-    save,
-)
-from nrtsi.report.plots.view import One, View
+from nrtsi.report.plots import canvas
+from nrtsi.report.plots.view import OneSeries, View, dot_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["drawn", "plot_draws"]
+__all__ = ["plot_draws"]
 
 
 def plot_draws(
@@ -40,68 +29,49 @@ def plot_draws(
     plane: bool = False,
     title: str | None = None,
     listener: Listener | None = None,
-) -> None:
-    """Draws the paths of several draws, thin, and what `impute` gives, bold.
+) -> "Figure":
+    """Draws the paths of `NRTSI.sample` (thin) and the values of `NRTSI.impute` (bold).
 
     Args:
-        path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
+        path: The file to write, .png, .svg or .pdf.
         model: A fitted model.
         frame: Data with missing cells.
-        draws: How many draws.
-        series: Which of the frame's series, counted in their sorted order.
-        columns: Names of the value columns to draw; all where None.
-        plane: Draw two columns against each other instead of each over time.
-        title: A line above the panels; without it, which series it is.
-        listener: Told of every pass.
+        draws: Number of draws.
+        series: Which series, counted from 0.
+        columns: The columns to draw. Default: all, one panel each.
+        plane: Draw two columns against each other.
+        title: The title.
+        listener: Is called at every step of the imputation.
 
     Raises:
-        InputError: matplotlib is not installed, there is no such series or column, `draws` is
-            not positive, or `path` cannot be written.
+        InputError: As in `nrtsi.report.plots`, or `draws` is not positive.
     """
-    one = One.of(model.read_fitted(frame), series)
+    if draws < 1:
+        raise InputError(f"draws must be at least 1, got {draws}; ask for more")
+    one = OneSeries.of(model.read_fitted(frame), series)
     if plane:
         views = [View.of(one, columns, plane=True)]
     else:
-        views = [View(one, (dim,)) for dim in one.places(columns)]
-    paths = drawn(model, one, draws, listener)
-    mean = np.where(one.series.observed, one.series.value, model.impute_series(one.series))
-    title = title or f"{one.label}: {draws} draws of what is missing"
-    save(_figure(views, paths, mean, title), path)
-
-
-def drawn(
-    model: NRTSI, one: One, draws: int, listener: Listener | None
-) -> list[Float[np.ndarray, "row dim"]]:
-    """Draws of one series, all its values; those of `NRTSI.sample`."""
-    if draws < 1:
-        raise InputError(f"draws must be at least 1, got {draws}; ask for more")
-    return list(model.draw(one.series, None, draws, listener=listener))
-
-
-def _figure(
-    views: Sequence[View], paths: Sequence[np.ndarray], mean: np.ndarray, title: str
-) -> "Figure":
-    plane = views[0].plane
-    figure = blank(9.5 if plane else max(6.0, 2.2 * len(views)))
+        views = [View(one, (dim,)) for dim in one.dims(columns)]
+    paths = list(model.draw(one.series, None, draws, listener=listener))
+    value = model.predict(one.series).value
+    figure = canvas.blank(9.5 if plane else max(6.0, 2.2 * len(views)))
     panels = figure.subplots(len(views), sharex=not plane, squeeze=False)[:, 0]
+    alpha = float(np.clip(3 / draws, 0.08, 0.5))
     for view, axes in zip(views, panels, strict=True):
-        _draw(axes, view, paths, mean)
+        for each in paths:
+            axes.plot(*view.xy(each), color=canvas.IMPUTED, linewidth=0.9, alpha=alpha)
+        axes.plot(*view.xy(value), color=canvas.IMPUTED, linewidth=2.2)
+        x, y = (place[view.observed] for place in view.xy(value))
+        axes.plot(x, y, "o", color=canvas.OBSERVED, markersize=dot_size(one.series.rows), zorder=3)
         view.label(axes, bottom=view is views[-1])
+        canvas.plain_axes(axes)
     figure.align_ylabels(panels)
     legend = [
-        sample(OBSERVED, "observed"),
-        sample(IMPUTED, "imputed: the mean", linewidth=2.2, **LINE),
-        sample(IMPUTED, "a draw", alpha=0.5, linewidth=0.9, **LINE),
+        canvas.sample(canvas.OBSERVED, "observed"),
+        canvas.sample(canvas.IMPUTED, "imputed (mean)", linewidth=2.2, **canvas.LINE),
+        canvas.sample(canvas.IMPUTED, "draw", alpha=0.5, linewidth=0.9, **canvas.LINE),
     ]
-    explain(figure, title, legend)
+    canvas.explain(figure, title or f"{one.label}: {draws} draws of the missing values", legend)
+    canvas.save(figure, path)
     return figure
-
-
-def _draw(axes: "Axes", view: View, paths: Sequence[np.ndarray], mean: np.ndarray) -> None:
-    alpha = float(np.clip(3 / len(paths), 0.08, 0.5))
-    for path in paths:
-        axes.plot(*view.xy(path), color=IMPUTED, linewidth=0.9, alpha=alpha)
-    axes.plot(*view.xy(mean), color=IMPUTED, linewidth=2.2)
-    x, y = (place[view.observed] for place in view.xy(mean))
-    axes.plot(x, y, "o", color=OBSERVED, markersize=view.dot, zorder=3)
-    plain_axes(axes)

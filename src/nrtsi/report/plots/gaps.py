@@ -1,6 +1,6 @@
-"""How the error grows with the distance to the nearest known value."""
+"""Draws the error by distance to the nearest observed value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -13,48 +13,45 @@ from nrtsi.core.events import Listener
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.report.plots.canvas import IMPUTED, blank, explain, plain_axes, save
-from nrtsi.schedule.distances import distances as row_distances
-from nrtsi.schedule.distances import level_of
+from nrtsi.report.plots import canvas
+from nrtsi.schedule.distances import distances, level_of
 from nrtsi.schedule.policies import SAME
 from nrtsi.tables import Clock
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["GapErrors", "distances", "gap_errors", "plot_gaps"]
+__all__ = ["DistanceErrors", "cell_distances", "distance_errors", "plot_gaps"]
 
-# Of the baselines, in their order; nrtsi has the colour of imputed values.
 COLORS = ("#1f5a96", "#4d9221", "#7a7a7a", "#8c6bb1", "#b8860b", "#333333")
+"""Colours of the baselines."""
 
-FARTHEST = 60
-"""The last bucket, of distances that no series has; what is infinitely far falls into it."""
+LAST_BIN = 60
+"""The bin of infinite distances; finite ones are far below."""
 
 
 @dataclass(frozen=True)
-class GapErrors:
-    """Squared errors of hidden cells by their distance to the nearest known value."""
+class DistanceErrors:
+    """Mean squared errors of held-out cells by distance to the nearest observed value."""
 
-    bucket: Int[np.ndarray, " bucket"]
-    """`k` holds distances in `(2**(k-1), 2**k]` units, 0 those up to 1; ascending."""
+    distance_bin: Int[np.ndarray, " bin"]
+    """Bin `k` contains distances in `(2**(k-1), 2**k]` units, bin 0 those up to 1; ascending."""
 
-    cells: Int[np.ndarray, " bucket"]
-    """Hidden cells of each bucket."""
+    cells: Int[np.ndarray, " bin"]
+    """Number of held-out cells."""
 
-    mse: dict[str, Float[np.ndarray, " bucket"]]
-    """Of each method, nrtsi first, in standard deviations of each channel."""
+    mse: dict[str, Float[np.ndarray, " bin"]]
+    """Error of each method, nrtsi first, in standard deviations of each channel."""
 
     whole: bool
-    """All distances are whole numbers of units."""
+    """True if all distances are whole numbers of units."""
 
     clock: Clock
-    """What a unit is."""
-
     guesses: tuple[str, ...] = ()
-    """Sentences that say what was guessed about the columns."""
+    """Sentences that state what was detected about the columns."""
 
     def overall(self, method: str) -> float:
-        """The error over all hidden cells."""
+        """The error over all held-out cells."""
         return float(np.average(self.mse[method], weights=self.cells))
 
 
@@ -67,133 +64,123 @@ def plot_gaps(
     title: str | None = None,
     listener: Listener | None = None,
     **settings: Any,
-) -> GapErrors:
-    """Hides known cells as `NRTSI.backtest` does, and draws the error against the gap.
+) -> DistanceErrors:
+    """Holds out observed cells as `NRTSI.backtest` does, and draws the error by distance.
 
     Args:
-        path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
-        frame: Anything that `NRTSI.fit` takes.
-        model: A fitted model; None fits one on the data without the hidden cells.
-        baselines: Names of the baselines to draw beside nrtsi.
-        title: A line above the picture.
-        listener: Is told of the progress.
-        settings: Settings of the model to fit.
-
-    Returns:
-        The numbers that were drawn.
+        path: The file to write, .png, .svg or .pdf.
+        frame: Data as for `NRTSI.fit`.
+        model: A fitted model. Default: a model that is fitted on the remaining cells.
+        baselines: Names of the baselines to draw.
+        title: The title.
+        listener: Is called at every step.
+        settings: Parameters of the model to fit.
 
     Raises:
-        InputError: matplotlib is not installed, the frame or a setting cannot be used, or `path`
-            cannot be written.
+        InputError: As in `nrtsi.report.plots`, or the data or a setting cannot be used.
     """
-    figure = blank(7.0)  # finds out whether matplotlib is there before the training
-    errors = gap_errors(frame, model=model, baselines=baselines, listener=listener, **settings)
-    _draw(figure, errors, title or "Error of hidden values by their distance to what is known")
-    save(figure, path)
+    figure = canvas.blank(7.0)  # raises before the training if matplotlib is not installed
+    errors = distance_errors(
+        frame, model=model, baselines=baselines, listener=listener, **settings
+    )
+    _draw(figure, errors, title or "Error by distance to the nearest observed value")
+    canvas.save(figure, path)
     return errors
 
 
-def gap_errors(
+def distance_errors(
     frame: Any,
     *,
     model: NRTSI | None = None,
     baselines: Sequence[str] = ("linear", "forward", "mean"),
     listener: Listener | None = None,
     **settings: Any,
-) -> GapErrors:
-    """The errors that a back-test averages, by the distance to the nearest known value."""
-    _refuse_settings(model, settings)
-    imputer = NRTSI(**settings) if model is None else model
-    trial = imputer.backtest(frame, baselines=baselines, listener=listener)
-    hidden = trial.holdout.hidden
-    far = distances(trial.holdout.known, hidden)[hidden]
-    bucket = np.where(np.isfinite(far), level_of(far - SAME, max_level=FARTHEST), FARTHEST)
-    found, cells = np.unique(bucket, return_counts=True)
-    spread = trial.channel_std[trial.channel]
-
-    def errors(guess: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " bucket"]:
-        squared = ((trial.truth - guess) / spread) ** 2
-        return np.array([squared[bucket == each].mean() for each in found])
-
-    return GapErrors(
-        bucket=found,
-        cells=cells,
-        mse={name: errors(guess) for name, guess in trial.predictions.items()},
-        whole=bool((far == np.round(far)).all()),
-        clock=trial.clock,
-        guesses=trial.remarks,
-    )
-
-
-def _refuse_settings(model: NRTSI | None, settings: Mapping[str, Any]) -> None:
+) -> DistanceErrors:
+    """The errors of a back-test by distance to the nearest observed value."""
     if model is not None and settings:
         raise InputError(
             f"{', '.join(settings)} must not be given with a model, which has its own; "
             f"leave the model out to fit one with these settings"
         )
+    imputer = NRTSI(**settings) if model is None else model
+    backtest = imputer.backtest(frame, baselines=baselines, listener=listener)
+    hidden = backtest.holdout.hidden
+    distance = cell_distances(backtest.holdout.known, hidden)[hidden]
+    level = level_of(distance - SAME, max_level=LAST_BIN)
+    bins = np.where(np.isfinite(distance), level, LAST_BIN)
+    found, cells = np.unique(bins, return_counts=True)
+    spread = backtest.channel_std[backtest.channel]
+
+    def errors(values: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " bin"]:
+        squared = ((backtest.truth - values) / spread) ** 2
+        return np.array([squared[bins == each].mean() for each in found])
+
+    return DistanceErrors(
+        distance_bin=found,
+        cells=cells,
+        mse={name: errors(values) for name, values in backtest.imputed.items()},
+        whole=bool((distance == np.round(distance)).all()),
+        clock=backtest.clock,
+        guesses=backtest.remarks,
+    )
 
 
-def distances(
+def cell_distances(
     known: SeriesSet, cells: Bool[np.ndarray, "row dim"]
 ) -> Float[np.ndarray, "row dim"]:
-    """Distance in time from each of `cells` to the nearest known one of its channel; 0 elsewhere.
+    """Time from each of `cells` to the nearest observed value of its channel; 0 elsewhere.
 
-    Infinite where a series knows nothing of the channel.
+    Infinite if the series has no observed value in the channel.
     """
-    far = np.zeros(cells.shape)
+    found = np.zeros(cells.shape)
     for dim in range(known.dims):
         rows = np.flatnonzero(cells[:, dim])
-        far[rows, dim] = row_distances(known.time, known.observed[:, dim], known.start, rows)
-    return far
+        found[rows, dim] = distances(known.time, known.observed[:, dim], known.start, rows)
+    return found
 
 
-def bucket_name(bucket: int, *, whole: bool) -> str:
-    """The distances that a bucket holds.
+def _bin_label(index: int, *, whole: bool) -> str:
+    """The distances in a bin.
 
-    >>> [bucket_name(k, whole=True) for k in range(4)]
+    >>> [_bin_label(k, whole=True) for k in range(4)]
     ['1', '2', '3–4', '5–8']
-    >>> [bucket_name(k, whole=False) for k in range(3)]
+    >>> [_bin_label(k, whole=False) for k in range(3)]
     ['up to 1', '1–2', '2–4']
     """
-    if bucket >= FARTHEST:
-        return "nothing\nknown"
-    low, high = 2 ** (bucket - 1) if bucket else 0, 2**bucket
+    if index >= LAST_BIN:
+        return "nothing\nobserved"
+    low, high = 2 ** (index - 1) if index else 0, 2**index
     if not whole:
-        return f"{low:,}–{high:,}" if bucket else "up to 1"
-    return f"{low + 1:,}–{high:,}" if bucket > 1 else f"{high}"
+        return f"{low:,}–{high:,}" if index else "up to 1"
+    return f"{low + 1:,}–{high:,}" if index > 1 else f"{high}"
 
 
-def _draw(figure: "Figure", errors: GapErrors, title: str) -> None:
+def _draw(figure: "Figure", errors: DistanceErrors, title: str) -> None:
     axes = figure.subplots()
-    place = np.arange(errors.bucket.size)
-    for (name, mse), color in zip(errors.mse.items(), (IMPUTED, *COLORS), strict=False):
-        ours = name == "nrtsi"
-        axes.plot(
-            place,
-            mse,
-            marker="o",
-            color=color,
-            linewidth=2.5 if ours else 1.4,
-            markersize=7 if ours else 5,
-            zorder=3 if ours else 2,
-            label=f"{name} ({errors.overall(name):.3g} overall)",
-        )
+    place = np.arange(errors.distance_bin.size)
+    for (name, mse), color in zip(errors.mse.items(), (canvas.IMPUTED, *COLORS), strict=False):
+        width, size, order = (2.5, 7, 3) if name == "nrtsi" else (1.4, 5, 2)
+        style: dict[str, Any] = {"linewidth": width, "markersize": size, "zorder": order}
+        label = f"{name} ({errors.overall(name):.3g} overall)"
+        axes.plot(place, mse, marker="o", color=color, label=label, **style)
     if min(float(mse.min()) for mse in errors.mse.values()) > 0:
-        axes.set_yscale("log")  # a baseline without any error has no logarithm
-    names = (bucket_name(int(each), whole=errors.whole) for each in errors.bucket)
-    counts = (f"{count:,} cell{'' if count == 1 else 's'}" for count in errors.cells)
-    axes.set_xticks(place, [f"{name}\n{count}" for name, count in zip(names, counts, strict=True)])
-    axes.set_xlabel(f"distance in time to the nearest known value{_unit(errors.clock)}")
+        axes.set_yscale("log")  # zero has no logarithm
+    ticks = [
+        f"{_bin_label(int(index), whole=errors.whole)}\n{count:,} cell{'' if count == 1 else 's'}"
+        for index, count in zip(errors.distance_bin, errors.cells, strict=True)
+    ]
+    axes.set_xticks(place, ticks)
+    axes.set_xlabel(f"distance in time to the nearest observed value{_unit(errors.clock)}")
     axes.set_ylabel("mean squared error, in standard deviations²")
     axes.set_xlim(-0.4, place.size - 0.6)
     axes.grid(axis="y", color="#e4e1dc", linewidth=0.7)
     axes.set_axisbelow(True)
-    plain_axes(axes)
-    explain(figure, title, axes.get_legend_handles_labels()[0])
+    canvas.plain_axes(axes)
+    canvas.explain(figure, title, axes.get_legend_handles_labels()[0])
 
 
 def _unit(clock: Clock) -> str:
-    """What distances are counted in, unless it is the unit of the data.
+    """The unit of distances, unless it is that of the data.
 
     >>> _unit(Clock("number", 0, 0.5)), _unit(Clock("datetime", 0, 900e9))
     (', in steps of 0.5', ', in steps of 0:15:00')

@@ -1,4 +1,4 @@
-"""How a series is filled from coarse to fine, step by step."""
+"""Draws the steps in which a series is imputed, coarse to fine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,24 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.report.plots.canvas import (
-    BRIGHT,
-    EARLIER,
-    IMPUTED,
-    LINE,
-    OBSERVED,
-    PATH,
-    blank,
-    explain,
-    plain_axes,
-    sample,
-    save,
-)
-from nrtsi.report.plots.view import One, View
+from nrtsi.report.plots import canvas
+from nrtsi.report.plots.view import OneSeries, View, dot_size
 from nrtsi.schedule.plan import Step, plan
 
 if TYPE_CHECKING:
@@ -32,18 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Stage", "plot_procedure", "stages", "steps_to_show"]
 
+FEW_POINTS = 40
+"""Up to this many new points of a panel are enlarged and drawn on top of the others."""
+
 
 @dataclass(frozen=True)
 class Stage:
-    """One step, or several in a row where there are more than panels."""
+    """The consecutive steps that share a panel."""
 
     first: int
     """The first step, counted from 1."""
 
     steps: tuple[Step, ...]
-
     value: Float[np.ndarray, "row dim"]
-    """Every value as it is after the last of the steps."""
+    """All values after the last of the steps."""
 
     @property
     def rows(self) -> Int[np.ndarray, " target"]:
@@ -51,18 +41,17 @@ class Stage:
         return np.concatenate([step.rows for step in self.steps])
 
     @property
-    def title(self) -> str:
-        """Which steps, how wide the gaps, and of which level."""
-        count = len(self.steps)
-        which = f"step {self.first}" if count == 1 else f"steps {self.first}–{self.last}"
-        gap = _span(np.concatenate([step.distance for step in self.steps]))
-        level = _span(np.concatenate([step.level for step in self.steps]))
-        return f"{which}: gap {gap}, level {level}"
-
-    @property
     def last(self) -> int:
         """The last step, counted from 1."""
         return self.first + len(self.steps) - 1
+
+    @property
+    def title(self) -> str:
+        """The steps, and the distances and levels of their targets."""
+        steps = f"step {self.first}" if len(self.steps) == 1 else f"steps {self.first}–{self.last}"
+        distance = _span(np.concatenate([step.distance for step in self.steps]))
+        level = _span(np.concatenate([step.level for step in self.steps]))
+        return f"{steps}: distance {distance}, level {level}"
 
 
 def plot_procedure(
@@ -75,49 +64,50 @@ def plot_procedure(
     plane: bool = False,
     panels: int = 12,
     title: str | None = None,
-) -> None:
-    """Draws how the model fills one series: a panel a step, with what is new in it bright.
+) -> "Figure":
+    """Draws how the model imputes one series: a panel per step, with its new values highlighted.
 
     Args:
-        path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
+        path: The file to write, .png, .svg or .pdf.
         model: A fitted model.
         frame: Data with missing cells.
-        series: Which of the frame's series, counted in their sorted order.
-        columns: The value column to draw over time, the first where None; or two, in the plane.
+        series: Which series, counted from 0.
+        columns: The column to draw over time, by default the first; or two in the plane.
         plane: Draw two columns against each other.
-        panels: The most panels; where there are more steps, some share one.
-        title: A line above the panels; without it, which series it is.
+        panels: Maximum number of panels; with more steps, consecutive steps share a panel.
+        title: The title.
 
     Raises:
-        InputError: matplotlib is not installed, there is no such series or column, nothing is
-            missing, or `path` cannot be written.
+        InputError: As in `nrtsi.report.plots`, or nothing is missing.
     """
-    view = View.of(One.of(model.read_fitted(frame), series), columns, plane=plane)
+    view = View.of(OneSeries.of(model.read_fitted(frame), series), columns, plane=plane)
     if view.observed.all():
         raise InputError(
-            f"{view.one.label} must have missing values to show how they are filled, got none; "
+            f"{view.one.label} must have missing values to show their imputation, got none; "
             f"choose another series or other columns"
         )
-    title = title or f"{view.one.label}, filled from coarse to fine"
-    save(_figure(view, stages(model, view.one, panels), title), path)
+    title = title or f"{view.one.label}, imputed from coarse to fine"
+    figure = _figure(view, stages(model, view.one, panels), title)
+    canvas.save(figure, path)
+    return figure
 
 
-def stages(model: NRTSI, one: One, most: int) -> list[Stage]:
-    """All steps of the plan, in at most so many stages; the first step is alone in the first."""
+def stages(model: NRTSI, one: OneSeries, most: int) -> list[Stage]:
+    """The steps of the plan in at most `most` stages; the first contains one step."""
     count = sum(1 for _ in plan(one.series, model.fitted_.engine.schedule))
     ends = set(steps_to_show(count, most))
     done: list[Stage] = []
-    waiting: list[Step] = []
+    steps: list[Step] = []
     for number, (step, value) in enumerate(model.fitted_.walk(one.series), start=1):
-        waiting.append(step)
+        steps.append(step)
         if number in ends:
-            done.append(Stage(number - len(waiting) + 1, tuple(waiting), value))
-            waiting = []
+            done.append(Stage(number - len(steps) + 1, tuple(steps), value))
+            steps = []
     return done
 
 
 def steps_to_show(count: int, most: int) -> list[int]:
-    """The steps, counted from 1, after which to look: the first, the last, evenly between.
+    """The last step of each panel, counted from 1: the first, the last, evenly spaced between.
 
     >>> steps_to_show(3, 12), steps_to_show(9, 3)
     ([1, 2, 3], [1, 5, 9])
@@ -128,7 +118,7 @@ def steps_to_show(count: int, most: int) -> list[int]:
 
 
 def _span(numbers: np.ndarray) -> str:
-    """From the first to the last, which are the widest and the narrowest.
+    """The largest and the smallest number.
 
     >>> _span(np.array([9.0, 8.0])), _span(np.array([2.0, 2.0]))
     ('9–8', '2')
@@ -138,9 +128,9 @@ def _span(numbers: np.ndarray) -> str:
 
 
 def _figure(view: View, shown: Sequence[Stage], title: str) -> "Figure":
-    across = min(4, len(shown)) if view.plane else min(3, len(shown))
+    across = min(4 if view.plane else 3, len(shown))
     down = -(-len(shown) // across)
-    figure = blank(1.2 + down * (min(12 / across, 7.0) + 0.35 if view.plane else 2.4))
+    figure = canvas.blank(1.2 + down * (min(12 / across, 7.0) + 0.35 if view.plane else 2.4))
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).reshape(-1)
     known = view.observed
     for index, (axes, stage) in enumerate(zip(panels, shown, strict=False)):
@@ -152,30 +142,31 @@ def _figure(view: View, shown: Sequence[Stage], title: str) -> "Figure":
         axes.set_visible(False)
     new = "imputed in this step" if len(shown) == shown[-1].last else "imputed in these steps"
     legend = [
-        sample(OBSERVED, "observed"),
-        sample(EARLIER, "imputed before"),
-        sample(IMPUTED, new, **BRIGHT | {"markersize": 8.0}),
-        sample(PATH, "known so far, in the order of time", **LINE),
+        canvas.sample(canvas.OBSERVED, "observed"),
+        canvas.sample(canvas.EARLIER, "imputed earlier"),
+        canvas.sample(canvas.IMPUTED, new, **canvas.HIGHLIGHT | {"markersize": 8.0}),
+        canvas.sample(canvas.PATH, "known values in time order", **canvas.LINE),
     ]
-    explain(figure, title, legend)
+    canvas.explain(figure, title, legend)
     return figure
 
 
-def _draw(axes: "Axes", view: View, stage: Stage, known: np.ndarray) -> np.ndarray:
-    """Draws one stage; the rows that are known after it."""
-    new = np.zeros_like(known)
-    new[stage.rows] = True
-    new &= ~known
+def _draw(
+    axes: "Axes", view: View, stage: Stage, known: Bool[np.ndarray, " row"]
+) -> Bool[np.ndarray, " row"]:
+    """Draws one stage and returns the rows that are known after it."""
+    new = np.isin(np.arange(known.size), stage.rows) & ~known
+    now, observed, size = known | new, view.observed, dot_size(known.size)
     x, y = view.xy(stage.value)
-    now = known | new
-    axes.plot(x[now], y[now], color=PATH, linewidth=0.8, zorder=1)
-    earlier = known & ~view.observed
-    size = view.dot
-    axes.plot(x[earlier], y[earlier], "o", color=EARLIER, markersize=size, zorder=2)
-    # Where they are few they must be found; where they are many they must not cover the rest.
-    larger, order = (max(1.5 * size, 5.0), 5) if new.sum() <= 40 else (size, 3)
-    axes.plot(x[new], y[new], "o", color=IMPUTED, markersize=larger, zorder=order, **BRIGHT)
-    axes.plot(x[view.observed], y[view.observed], "o", color=OBSERVED, markersize=size, zorder=4)
+    axes.plot(x[now], y[now], color=canvas.PATH, linewidth=0.8, zorder=1)
+    large, order = (max(1.5 * size, 5.0), 5) if new.sum() <= FEW_POINTS else (size, 3)
+    style: dict[str, Any] = {"markersize": large, "zorder": order, **canvas.HIGHLIGHT}
+    axes.plot(x[new], y[new], "o", color=canvas.IMPUTED, **style)
+    for rows, color, zorder in (
+        (known & ~observed, canvas.EARLIER, 2),
+        (observed, canvas.OBSERVED, 4),
+    ):
+        axes.plot(x[rows], y[rows], "o", color=color, markersize=size, zorder=zorder)
     axes.set_title(stage.title, fontsize=10)
-    plain_axes(axes)
+    canvas.plain_axes(axes)
     return now

@@ -1,9 +1,8 @@
-"""One series with its gaps filled, column by column."""
+"""Draws one imputed series, column by column."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,8 +11,8 @@ from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions
-from nrtsi.report.plots.canvas import GAP, IMPUTED, OBSERVED, blank, plain_axes, save
-from nrtsi.report.plots.view import One
+from nrtsi.report.plots import canvas
+from nrtsi.report.plots.view import OneSeries
 from nrtsi.tables import Columns, read
 
 if TYPE_CHECKING:
@@ -22,24 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_filling", "plot_series"]
 
+Values: TypeAlias = Float[np.ndarray, "row dim"]
+Interval: TypeAlias = tuple[Values, Values]
 
-MOSTLY = 0.5
-"""Share of observed rows from which gaps are shaded; of fewer the shade would be the ground."""
-
-
-@dataclass(frozen=True)
-class _Picture:
-    """A series as it is drawn."""
-
-    one: One
-
-    value: Float[np.ndarray, "row dim"]
-    """After imputation; NaN where something is missing still."""
-
-    band: tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]] | None = None
-    """Lower and upper bounds."""
-
-    band_label: str = "interval"
+MIN_OBSERVED = 0.5
+"""Share of observed rows above which gaps are shaded; below it, most of a panel would be."""
 
 
 def plot_series(
@@ -52,25 +38,40 @@ def plot_series(
     shown: Sequence[str] | None = None,
     interval: tuple[Any, Any] | None = None,
     title: str | None = None,
-) -> None:
-    """Draws one series as it was filled: a panel for every value column, gaps shaded.
+) -> "Figure":
+    """Draws one series and its imputed values: one panel per value column, gaps shaded.
 
     Args:
-        path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
+        path: The file to write, .png, .svg or .pdf.
         frame: Data with missing cells.
         filled: The same data after imputation.
-        columns: Which columns are what; guessed where None.
-        series: Which of the frame's series, counted in their sorted order.
-        shown: Names of the value columns to draw; all where None.
-        interval: Lower and upper bounds, frames like `filled`, drawn as a band.
-        title: A line above the panels.
+        columns: Roles of the columns. Default: detected.
+        series: Which series, counted from 0.
+        shown: Names of the value columns to draw. Default: all.
+        interval: Lower and upper ends as data like `filled`, drawn as a band.
+        title: The title.
 
     Raises:
-        InputError: matplotlib is not installed, there is no such series or column, the frames
-            do not fit each other, or `path` cannot be written.
+        InputError: As in `nrtsi.report.plots`, or the data do not have the same rows.
     """
-    picture = _picture(frame, filled, columns or Columns(), series, interval)
-    save(_figure(picture, shown, title), path)
+    panel = read(frame, columns or Columns())
+    one = OneSeries.of(panel, series)
+    rows = slice(*panel.series.start[series : series + 2])
+
+    def values(other: Any) -> Values:
+        found = read(other, panel.columns, clock=panel.clock).series
+        if not np.array_equal(found.start, panel.series.start):
+            raise InputError(
+                f"the imputed data must have the rows of the data, {panel.series.rows} in "
+                f"{panel.series.series} series, got {found.rows} in {found.series}; "
+                f"impute the same data"
+            )
+        return np.where(found.observed, found.value, np.nan)[rows]
+
+    band = (values(interval[0]), values(interval[1])) if interval else None
+    figure = _figure(one, values(filled), band, "interval", shown, title)
+    canvas.save(figure, path)
+    return figure
 
 
 def plot_filling(
@@ -83,119 +84,91 @@ def plot_filling(
     interval: float | None = 0.9,
     title: str | None = None,
     listener: Listener | None = None,
-) -> None:
-    """Draws one series as the model fills it, with a band that is to hold 90 % of the truth.
+) -> "Figure":
+    """Imputes one series and draws it as `plot_series` does, with its interval.
 
     Args:
-        path: The picture to write, .png, .svg or .pdf; an existing one is replaced.
+        path: The file to write, .png, .svg or .pdf.
         model: A fitted model.
         frame: Data with missing cells.
-        series: Which of the frame's series, counted in their sorted order.
-        shown: Names of the value columns to draw; all where None.
-        interval: Probability that the band is to hold; None leaves it out.
-        title: A line above the panels; without it, which series it is.
-        listener: Told of every pass.
+        series: Which series, counted from 0.
+        shown: Names of the value columns to draw. Default: all.
+        interval: Probability of the interval; None draws none.
+        title: The title.
+        listener: Is called at every step of the imputation.
 
     Raises:
-        InputError: As for `plot_series`; or `interval` is no probability.
+        InputError: As in `nrtsi.report.plots`, or `interval` is not a probability.
     """
     ImputeOptions(interval=interval)  # raises if it is not a probability
-    one = One.of(model.read_fitted(frame), series)
-    one.places(shown)  # a mistake in these is found before the work
+    one = OneSeries.of(model.read_fitted(frame), series)
+    one.dims(shown)  # raises before the work
     predicted = model.predict(one.series, listener=listener)
     band = None if interval is None else predicted.interval(interval)
-    picture = _Picture(one, predicted.value, band, f"{100 * (interval or 0):g} % interval")
-    save(_figure(picture, shown, title or f"{one.label}, filled by nrtsi"), path)
-
-
-def _picture(
-    frame: Any, filled: Any, columns: Columns, series: int, interval: tuple[Any, Any] | None
-) -> _Picture:
-    panel = read(frame, columns)
-    one = One.of(panel, series)
-    rows = slice(*panel.series.start[series : series + 2])
-
-    def values(other: Any) -> Float[np.ndarray, "row dim"]:
-        again = read(other, panel.columns, clock=panel.clock).series
-        if not np.array_equal(again.start, panel.series.start):
-            raise InputError(
-                f"the filled data must have the rows of the data, {panel.series.rows} in "
-                f"{panel.series.series} series, got {again.rows} in {again.series}; "
-                f"fill these very data"
-            )
-        return np.where(again.observed, again.value, np.nan)[rows]
-
-    band = (values(interval[0]), values(interval[1])) if interval else None
-    return _Picture(one, values(filled), band)
-
-
-def _figure(picture: _Picture, shown: Sequence[str] | None, title: str | None) -> "Figure":
-    dims = picture.one.places(shown)
-    figure = blank(max(8.0, 1.6 * len(dims)))
-    panels = figure.subplots(len(dims), sharex=True, squeeze=False)[:, 0]
-    for dim, axes in zip(dims, panels, strict=True):
-        _draw(axes, picture, dim)
-    panels[-1].set_xlabel(picture.one.time_name)
-    figure.align_ylabels(panels)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels), frameon=False)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=13)
+    label = f"{100 * (interval or 0):g} % interval"
+    title = title or f"{one.label}, imputed by nrtsi"
+    figure = _figure(one, predicted.value, band, label, shown, title)
+    canvas.save(figure, path)
     return figure
 
 
-def _draw(axes: "Axes", picture: _Picture, dim: int) -> None:
-    time, value = picture.one.time, picture.value[:, dim]
-    observed = picture.one.series.observed[:, dim]
-    if observed.mean() > MOSTLY:
-        _shade(axes, time, ~observed)
-    if picture.band is not None:
-        low, high = (bound[:, dim] for bound in picture.band)
-        band = axes.fill_between(time, low, high, where=_widened(~observed))
-        band.set(color=IMPUTED, alpha=0.25, linewidth=0, label=picture.band_label)
+def _figure(
+    one: OneSeries,
+    value: Values,
+    band: Interval | None,
+    band_label: str,
+    shown: Sequence[str] | None,
+    title: str | None,
+) -> "Figure":
+    dims = one.dims(shown)
+    figure = canvas.blank(max(8.0, 1.6 * len(dims)))
+    panels = figure.subplots(len(dims), sharex=True, squeeze=False)[:, 0]
+    for dim, axes in zip(dims, panels, strict=True):
+        observed = one.series.observed[:, dim]
+        if observed.mean() > MIN_OBSERVED:
+            _shade_gaps(axes, one.time, ~observed)
+        if band is not None:
+            low, high = (end[:, dim] for end in band)
+            area = axes.fill_between(one.time, low, high, where=_with_neighbours(~observed))
+            area.set(color=canvas.IMPUTED, alpha=0.25, linewidth=0, label=band_label)
+        _draw_values(axes, one.time, value[:, dim], observed)
+        axes.set_ylabel(one.names[dim])
+        axes.margins(x=0.01)
+        canvas.plain_axes(axes)
+    panels[-1].set_xlabel(one.time_name)
+    figure.align_ylabels(panels)
+    canvas.explain(figure, title, panels[0].get_legend_handles_labels()[0], at="upper right")
+    return figure
+
+
+def _draw_values(
+    axes: "Axes", time: np.ndarray, value: np.ndarray, observed: Bool[np.ndarray, " row"]
+) -> None:
     style: dict[str, Any] = {"linewidth": 1.2, "markersize": 3.0 if time.size <= 2000 else 1.0}
-    imputed = np.where(_widened(~observed), value, np.nan)
+    imputed = np.where(_with_neighbours(~observed), value, np.nan)
     known = np.where(observed, value, np.nan)
-    axes.plot(time, imputed, ".-", color=IMPUTED, label="imputed", **style)
-    axes.plot(time, known, ".-", color=OBSERVED, label="observed", **style)
-    # A lone point has no line to either side and is easily overlooked.
-    lone = observed & ~_beside(observed)
-    axes.plot(time[lone], value[lone], "o", color=OBSERVED, markersize=1.6 * style["markersize"])
-    axes.set_ylabel(picture.one.names[dim])
-    plain_axes(axes)
-    axes.margins(x=0.01)
+    axes.plot(time, imputed, ".-", color=canvas.IMPUTED, label="imputed", **style)
+    axes.plot(time, known, ".-", color=canvas.OBSERVED, label="observed", **style)
+    # A point without neighbours has no line and would be overlooked.
+    lone = observed & ~_neighbours(observed)
+    axes.plot(
+        time[lone], value[lone], "o", color=canvas.OBSERVED, markersize=1.6 * style["markersize"]
+    )
 
 
-def _widened(missing: Bool[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
-    """Also True at the rows beside a gap, so that its line meets the data."""
-    return missing | _beside(missing)
+def _shade_gaps(axes: "Axes", time: np.ndarray, missing: Bool[np.ndarray, " row"]) -> None:
+    """Shades the time between two rows if one of them is missing."""
+    height = np.append(missing[:-1] | missing[1:], False).astype(float)
+    area = axes.fill_between(time, 0, height, step="post", transform=axes.get_xaxis_transform())
+    area.set(color=canvas.GAP, linewidth=0, zorder=0, label="gap")
 
 
-def _beside(rows: Bool[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
-    """True for the rows before and after a True one."""
-    beside = np.zeros_like(rows)
-    beside[1:] |= rows[:-1]
-    beside[:-1] |= rows[1:]
-    return beside
+def _neighbours(rows: Bool[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
+    """True for the rows before and after a True row."""
+    padded = np.pad(rows, 1)
+    return padded[:-2] | padded[2:]
 
 
-def _runs(missing: Bool[np.ndarray, " row"]) -> list[tuple[int, int]]:
-    """First row and row after the last of every run of True.
-
-    >>> _runs(np.array([True, False, True, True]))
-    [(0, 1), (2, 4)]
-    """
-    edge = np.diff(missing.astype(np.int8), prepend=0, append=0)
-    begin, end = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
-    return list(zip(begin.tolist(), end.tolist(), strict=True))
-
-
-def _shade(axes: "Axes", time: np.ndarray, missing: Bool[np.ndarray, " row"]) -> None:
-    last = time.size - 1
-    spans = [(max(begin - 1, 0), min(end, last)) for begin, end in _runs(missing)]
-    # One polygon for all gaps: left edge, right edge, and a break before the next.
-    edges = np.array([(begin, end, end) for begin, end in spans], dtype=np.int64).reshape(-1)
-    height = np.tile([1.0, 1.0, np.nan], len(spans))
-    across = axes.get_xaxis_transform()
-    gaps = axes.fill_between(time[edges], 0, height, transform=across)
-    gaps.set(color=GAP, linewidth=0, zorder=0, label="gap")
+def _with_neighbours(missing: Bool[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
+    """True also for the rows beside a gap, so that its line meets the data."""
+    return missing | _neighbours(missing)

@@ -1,4 +1,4 @@
-"""One series out of the data, and what of it is drawn against what."""
+"""`OneSeries` and `View`: the series that is drawn, and its coordinates in a panel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,59 +9,48 @@ from jaxtyping import Bool, Float
 
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.tables import Clock, Panel
+from nrtsi.tables import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["One", "View", "dot_size"]
+__all__ = ["OneSeries", "View", "check_index", "check_number", "dot_size"]
 
 
 @dataclass(frozen=True)
-class One:
-    """One of the series that were read."""
+class OneSeries:
+    """One series of a panel."""
 
     series: SeriesSet
-    """Its rows, and no others."""
-
     time: np.ndarray
-    """Their times as the caller knows them."""
+    """Times of its rows, as in the user's data."""
 
     names: tuple[str, ...]
-    """Of the value columns."""
+    """Names of the value columns."""
 
     time_name: str
     label: str
-    """What tells it apart from the other series."""
+    """Identifies the series."""
 
     @classmethod
-    def of(cls, panel: Panel, index: int) -> "One":
-        """The series at this place, in the sorted order of the ids.
-
-        Raises:
-            InputError: There is none.
-        """
-        count = panel.series.series
-        if not 0 <= index < count:
-            raise InputError(
-                f"series must be at least 0 and below {count}, got {index}; choose another"
-            )
-        series = panel.series.select(np.array([index]))
-        key = panel.columns.id
+    def of(cls, panel: Panel, index: int) -> "OneSeries":
+        """The series at `index`, in the sorted order of the ids."""
+        check_index("series", index, panel.series.series)
+        series, clock, key = panel.series.select(np.array([index])), panel.clock, panel.columns.id
+        time = series.time * clock.unit
+        if clock.kind == "datetime":
+            ticks = int(clock.origin) + np.round(time).astype(np.int64)
+            time = ticks.astype("datetime64[ns]")
         return cls(
             series=series,
-            time=_axis(series.time, panel.clock),
+            time=time,
             names=tuple(str(name) for name in panel.columns.values or ()),
             time_name=str(panel.columns.time or "time"),
             label=f"series {index}" if key is None else f"{key} {panel.ids[index]}",
         )
 
-    def places(self, columns: Sequence[str] | None) -> tuple[int, ...]:
-        """Places of the named value columns; of all of them without names.
-
-        Raises:
-            InputError: A name is none of a value column.
-        """
+    def dims(self, columns: Sequence[str] | None) -> tuple[int, ...]:
+        """Indices of the named value columns, or of all."""
         for name in columns or ():
             if name not in self.names:
                 raise InputError(
@@ -73,87 +62,83 @@ class One:
 
 @dataclass(frozen=True)
 class View:
-    """One column over time, or two columns against each other in the plane."""
+    """One column over time, or two columns against each other."""
 
-    one: One
+    one: OneSeries
     dims: tuple[int, ...]
-    """Places of the columns: one over time, or two in the plane."""
+    """Index of the column over time, or of the two columns."""
 
     @classmethod
-    def of(cls, one: One, columns: Sequence[str] | None, *, plane: bool) -> "View":
-        """The named columns; over time the first one without a name.
+    def of(cls, one: OneSeries, columns: Sequence[str] | None, *, plane: bool) -> "View":
+        """The view of the named columns. Default over time: the first column.
 
         Raises:
-            InputError: There are not as many columns as the view needs.
+            InputError: The number of columns does not suit the view.
         """
-        dims = one.places(columns)
+        dims = one.dims(columns)
+        names = ", ".join(one.names[dim] for dim in dims)
         if plane and len(dims) != 2:
             raise InputError(
-                f"a picture in the plane must have 2 columns, got {len(dims)}: "
-                f"{', '.join(one.names[dim] for dim in dims)}; name two"
+                f"a plot in the plane must have 2 columns, got {len(dims)}: {names}; name two"
             )
         if not plane and len(columns or ()) > 1:
             raise InputError(
-                f"a picture over time must have 1 column, got {len(dims)}: "
-                f"{', '.join(columns or ())}; name one, or ask for the plane"
+                f"a plot over time must have 1 column, got {len(dims)}: {names}; "
+                f"name one, or choose the plane"
             )
         return cls(one, dims if plane else dims[:1])
 
     @property
     def plane(self) -> bool:
-        """Whether it is two columns against each other."""
+        """True if two columns are drawn against each other."""
         return len(self.dims) == 2
 
     @property
     def observed(self) -> Bool[np.ndarray, " row"]:
-        """True for the rows whose place in the picture is known from the data."""
+        """True for the rows whose coordinates are observed."""
         return self.complete(self.one.series)
 
     def complete(self, series: SeriesSet) -> Bool[np.ndarray, " row"]:
-        """True for the rows of which `series` knows all that the view shows."""
+        """True for the rows whose coordinates `series` contains."""
         return np.logical_and.reduce(series.observed[:, self.dims], axis=1)
 
-    @property
-    def dot(self) -> float:
-        """Diameter of a dot, in points."""
-        return dot_size(self.one.series.rows)
-
     def xy(self, value: Float[np.ndarray, "row dim"]) -> tuple[np.ndarray, np.ndarray]:
-        """Where the rows are in the picture."""
+        """Coordinates of the rows."""
         first = value[:, self.dims[0]]
         return (first, value[:, self.dims[1]]) if self.plane else (self.one.time, first)
 
     def label(self, axes: "Axes", *, left: bool = True, bottom: bool = True) -> None:
-        """Names the axes that have room for it; in the plane both have one measure."""
+        """Labels the axes; in the plane both have the same scale."""
         names = [self.one.names[dim] for dim in self.dims]
-        across, up = names if self.plane else (self.one.time_name, names[0])
-        if bottom:
-            axes.set_xlabel(across)
-        if left:
-            axes.set_ylabel(up)
+        x, y = names if self.plane else (self.one.time_name, names[0])
+        axes.set_xlabel(x if bottom else "")
+        axes.set_ylabel(y if left else "")
         if self.plane:
             axes.set_aspect("equal")
         elif np.issubdtype(self.one.time.dtype, np.datetime64):
-            _short_dates(axes)
+            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+            locator = AutoDateLocator(minticks=2, maxticks=6)
+            axes.xaxis.set_major_locator(locator)
+            axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def dot_size(count: int) -> float:
-    """Diameter of each of so many dots, in points: small where there are many."""
+    """Diameter in points of each of `count` dots: the more dots, the smaller."""
     return float(np.clip(80 / np.sqrt(count), 1.5, 5.0))
 
 
-def _axis(time: Float[np.ndarray, " row"], clock: Clock) -> np.ndarray:
-    """Times as the caller knows them."""
-    if clock.kind == "number":
-        return time * clock.unit
-    ticks = int(clock.origin) + np.round(time * clock.unit).astype(np.int64)
-    return ticks.astype("datetime64[ns]")
+def check_index(name: str, index: int, count: int) -> None:
+    """Raises if an index, counted from 0, does not exist."""
+    if not 0 <= index < count:
+        raise InputError(
+            f"{name} must be at least 0 and below {count}, got {index}; choose another"
+        )
 
 
-def _short_dates(axes: "Axes") -> None:
-    """Dates that say what changes only, so that they fit below a small panel."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(minticks=2, maxticks=6)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+def check_number(name: str, number: int, count: int) -> None:
+    """Raises if a number, counted from 1, does not exist."""
+    if not 1 <= number <= count:
+        raise InputError(
+            f"{name} must be at least 1 and at most {count}, got {number}; choose another"
+        )

@@ -28,7 +28,7 @@ from nrtsi.report.plots import (
     plot_series,
 )
 from nrtsi.report.plots.canvas import IMPUTED, OBSERVED
-from nrtsi.report.plots.gaps import cell_distances, distance_errors
+from nrtsi.report.plots.gaps import DistanceErrors, cell_distances
 from nrtsi.report.plots.procedure import stages, steps_to_show
 from nrtsi.report.plots.view import OneSeries, View
 from nrtsi.schedule.distances import distances
@@ -410,8 +410,8 @@ def test_distances_are_those_of_each_channel_alone(seed):
 def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, mask):
     frame, model = fitted_once("partial" if partial else "regular", partial=partial)
     model = copy(model).set_params(mask=mask, seed=3)
-    errors = distance_errors(frame, model=model)
     whole = model.backtest(frame, baselines=("linear", "forward", "mean"))
+    errors = DistanceErrors.of(whole)
     assert errors.cells.sum() == whole.hidden
     assert list(errors.mse) == list(whole.methods)
     for name, score in whole.methods.items():
@@ -419,13 +419,13 @@ def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, mask):
     assert errors.whole
 
 
-def test_settings_beside_a_model_are_refused(model, frame):
+def test_settings_beside_a_model_are_refused(tmp_path, model, frame):
     with pytest.raises(InputError, match="budget must not be given with a model"):
-        distance_errors(frame, model=model, budget="1s")
+        plot_gaps(tmp_path / "a.png", frame, model=model, budget="1s")
 
 
 def test_a_bin_contains_distances_up_to_its_power_of_two(model, frame):
-    errors = distance_errors(frame, model=model, baselines=())
+    errors = DistanceErrors.of(model.backtest(frame, baselines=()))
     assert (np.diff(errors.distance_bin) > 0).all()
     series = model.read_fitted(frame).series
     rows = np.flatnonzero(~series.observed.any(axis=1))
@@ -452,9 +452,7 @@ def test_a_series_that_is_not_there_is_refused(tmp_path):
 
 def test_filled_data_of_other_rows_are_refused(tmp_path):
     frame, filled = gappy()
-    message = (
-        r"the imputed data must have the rows of the data, 48 in 1 series, got 40 in 1; "
-    )
+    message = r"the imputed data must have the rows of the data, 48 in 1 series, got 40 in 1; "
     with pytest.raises(InputError, match=message):
         plot_series(tmp_path / "a.png", frame, filled.slice(0, 40))
 
@@ -493,9 +491,7 @@ def test_nothing_missing_is_nothing_to_show(tmp_path, model, frame):
     message = r"id 0 must have missing values to show their imputation, got none; choose"
     with pytest.raises(InputError, match=message):
         plot_procedure(tmp_path / "a.png", model, full)
-    message = (
-        r"id 0 must have missing values to show the attention to known ones, got none"
-    )
+    message = r"id 0 must have missing values to show the attention to known ones, got none"
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, full)
 

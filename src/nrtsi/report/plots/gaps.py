@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.core.events import Listener
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
+from nrtsi.evaluation.backtest import Backtest
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.report.plots import canvas
 from nrtsi.schedule.distances import distances, level_of
@@ -21,7 +22,7 @@ from nrtsi.tables import Clock
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DistanceErrors", "cell_distances", "distance_errors", "plot_gaps"]
+__all__ = ["DistanceErrors", "cell_distances", "plot_gaps"]
 
 COLORS = ("#1f5a96", "#4d9221", "#7a7a7a", "#8c6bb1", "#b8860b", "#333333")
 """Colours of the baselines."""
@@ -49,6 +50,29 @@ class DistanceErrors:
     clock: Clock
     guesses: tuple[str, ...] = ()
     """Sentences that state what was detected about the columns."""
+
+    @classmethod
+    def of(cls, backtest: Backtest) -> "DistanceErrors":
+        """The errors of a back-test."""
+        hidden = backtest.holdout.hidden
+        distance = cell_distances(backtest.holdout.known, hidden)[hidden]
+        level = level_of(distance - SAME, max_level=LAST_BIN)
+        bins = np.where(np.isfinite(distance), level, LAST_BIN)
+        found, cells = np.unique(bins, return_counts=True)
+        std = backtest.channel_std[backtest.channel]
+
+        def errors(values: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " bin"]:
+            squared = ((backtest.truth - values) / std) ** 2
+            return np.array([squared[bins == each].mean() for each in found])
+
+        return cls(
+            distance_bin=found,
+            cells=cells,
+            mse={name: errors(values) for name, values in backtest.imputed.items()},
+            whole=bool((distance == np.round(distance)).all()),
+            clock=backtest.clock,
+            guesses=backtest.remarks,
+        )
 
     def overall(self, method: str) -> float:
         """The error over all held-out cells."""
@@ -79,50 +103,17 @@ def plot_gaps(
     Raises:
         InputError: As in `nrtsi.report.plots`, or the data or a setting cannot be used.
     """
-    figure = canvas.blank(7.0)  # raises before the training if matplotlib is not installed
-    errors = distance_errors(
-        frame, model=model, baselines=baselines, listener=listener, **settings
-    )
-    _draw(figure, errors, title or "Error by distance to the nearest observed value")
-    canvas.save(figure, path)
-    return errors
-
-
-def distance_errors(
-    frame: Any,
-    *,
-    model: NRTSI | None = None,
-    baselines: Sequence[str] = ("linear", "forward", "mean"),
-    listener: Listener | None = None,
-    **settings: Any,
-) -> DistanceErrors:
-    """The errors of a back-test by distance to the nearest observed value."""
     if model is not None and settings:
         raise InputError(
             f"{', '.join(settings)} must not be given with a model, which has its own; "
             f"leave the model out to fit one with these settings"
         )
-    imputer = NRTSI(**settings) if model is None else model
-    backtest = imputer.backtest(frame, baselines=baselines, listener=listener)
-    hidden = backtest.holdout.hidden
-    distance = cell_distances(backtest.holdout.known, hidden)[hidden]
-    level = level_of(distance - SAME, max_level=LAST_BIN)
-    bins = np.where(np.isfinite(distance), level, LAST_BIN)
-    found, cells = np.unique(bins, return_counts=True)
-    spread = backtest.channel_std[backtest.channel]
-
-    def errors(values: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " bin"]:
-        squared = ((backtest.truth - values) / spread) ** 2
-        return np.array([squared[bins == each].mean() for each in found])
-
-    return DistanceErrors(
-        distance_bin=found,
-        cells=cells,
-        mse={name: errors(values) for name, values in backtest.imputed.items()},
-        whole=bool((distance == np.round(distance)).all()),
-        clock=backtest.clock,
-        guesses=backtest.remarks,
-    )
+    figure = canvas.blank(7.0)  # raises before the training if matplotlib is not installed
+    model = NRTSI(**settings) if model is None else model
+    errors = DistanceErrors.of(model.backtest(frame, baselines=baselines, listener=listener))
+    _draw(figure, errors, title or "Error by distance to the nearest observed value")
+    canvas.save(figure, path)
+    return errors
 
 
 def cell_distances(

@@ -204,7 +204,9 @@ def test_steps_to_show_begin_at_the_first_and_end_at_the_last(count, most):
     [("regular", False), ("irregular", False), ("stochastic", False), ("partial", True)],
 )
 @pytest.mark.parametrize("most", [2, 3, 100])
-def test_stages_part_the_missing_rows_and_end_with_what_impute_gives(setting, partial, most):
+def test_stages_partition_the_missing_rows_and_end_with_the_result_of_impute(
+    setting, partial, most
+):
     frame, model = fitted_once(setting, partial=partial)
     one = OneSeries.of(model.read_fitted(frame), 1)
     shown = stages(model, one, most)
@@ -219,13 +221,13 @@ def test_stages_part_the_missing_rows_and_end_with_what_impute_gives(setting, pa
         )
 
 
-def test_a_value_stays_as_it_was_filled(model, one):
+def test_an_imputed_value_does_not_change_later(model, one):
     shown = stages(model, one, 100)
     for before, after in pairwise(shown):
         np.testing.assert_array_equal(before.value[before.rows], after.value[before.rows])
 
 
-def test_titles_say_the_step_the_gap_and_the_level(model):
+def test_titles_state_step_distance_and_level(model):
     gap = [1.0, *[np.nan] * 7, 2.0]
     frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": gap, "y": gap})
     one = OneSeries.of(model.read_fitted(frame), 0)
@@ -315,9 +317,7 @@ def test_weights_are_what_the_network_mixes_by(relative, seed):
 
 @pytest.mark.parametrize("more", [{}, {"model": {"encode_targets": False}}])
 @pytest.mark.parametrize(("setting", "partial"), [("regular", False), ("partial", True)])
-def test_a_reading_sums_to_one_over_rows_that_are_known_by_then_and_the_row_itself(
-    setting, partial, more
-):
+def test_attention_sums_to_one_over_known_rows_and_the_target(setting, partial, more):
     frame = table(partial=partial)
     model = fitted(setting, frame, **more)
     series = OneSeries.of(model.read_fitted(frame), 1).series
@@ -382,7 +382,7 @@ def test_there_is_a_panel_for_every_head_of_every_block(tmp_path, model, frame, 
     np.testing.assert_allclose(areas / areas.sum(), weight[0, 0], atol=1e-5)
 
 
-def test_a_row_that_misses_nothing_is_read_from_nothing(model, one):
+def test_attention_of_an_observed_row_is_refused(model, one):
     with pytest.raises(InputError, match="row must be one that misses something, got 0"):
         model.fitted_.attention(one.series, 0)
     step = next(iter(plan(one.series, model.fitted_.engine.schedule)))
@@ -407,7 +407,7 @@ def test_distances_are_those_of_each_channel_alone(seed):
 
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("mask", ["points", "empirical"])
-def test_errors_by_gap_recombine_to_what_the_back_test_says(partial, mask):
+def test_errors_by_distance_average_to_those_of_the_back_test(partial, mask):
     frame, model = fitted_once("partial" if partial else "regular", partial=partial)
     model = copy(model).set_params(mask=mask, seed=3)
     whole = model.backtest(frame, baselines=("linear", "forward", "mean"))
@@ -433,7 +433,7 @@ def test_a_bin_contains_distances_up_to_its_power_of_two(model, frame):
     assert 2.0 ** errors.distance_bin.max() <= 4 * max(reach, 1) + 4
 
 
-def test_the_picture_of_gaps_fits_a_model_where_none_is_given(tmp_path, frame):
+def test_plot_gaps_fits_a_model_if_none_is_given(tmp_path, frame):
     path = tmp_path / "a.png"
     errors = plot_gaps(path, frame, **TINY, baselines=("linear",))
     assert size(path) == [1200, 700]
@@ -452,7 +452,7 @@ def test_a_series_that_is_not_there_is_refused(tmp_path):
 
 def test_filled_data_of_other_rows_are_refused(tmp_path):
     frame, filled = gappy()
-    message = r"the imputed data must have the rows of the data, 48 in 1 series, got 40 in 1; "
+    message = r"the filled data must have the rows of the data, 48 in 1 series, got 40 in 1; "
     with pytest.raises(InputError, match=message):
         plot_series(tmp_path / "a.png", frame, filled.slice(0, 40))
 
@@ -470,7 +470,9 @@ def test_filled_data_of_other_rows_are_refused(tmp_path):
         ({"head": 0}, r"head must be at least 1 and at most \d, got 0; choose another"),
     ],
 )
-def test_what_is_not_there_cannot_be_drawn(tmp_path, model, frame, asked, message):
+def test_unknown_columns_rows_steps_blocks_and_heads_are_refused(
+    tmp_path, model, frame, asked, message
+):
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, frame, **asked)
     assert list(tmp_path.iterdir()) == []
@@ -486,7 +488,7 @@ def test_a_row_belongs_to_one_step(tmp_path, model, frame):
     plot_attention(tmp_path / "a.png", model, frame, row=row, step=2)
 
 
-def test_nothing_missing_is_nothing_to_show(tmp_path, model, frame):
+def test_a_complete_series_is_refused(tmp_path, model, frame):
     full = model.impute(frame)
     message = r"id 0 must have missing values to show their imputation, got none; choose"
     with pytest.raises(InputError, match=message):
@@ -496,14 +498,14 @@ def test_nothing_missing_is_nothing_to_show(tmp_path, model, frame):
         plot_attention(tmp_path / "a.png", model, full)
 
 
-def test_numbers_of_draws_and_panels_have_a_least(tmp_path, model, frame):
+def test_too_few_draws_or_panels_are_refused(tmp_path, model, frame):
     with pytest.raises(InputError, match="draws must be at least 1, got 0; ask for more"):
         plot_draws(tmp_path / "a.png", model, frame, draws=0)
     with pytest.raises(InputError, match="panels must be at least 2, got 1; ask for more"):
         plot_procedure(tmp_path / "a.png", model, frame, panels=1)
 
 
-def test_the_band_is_that_of_a_probability(tmp_path, model, frame):
+def test_an_interval_must_be_a_probability(tmp_path, model, frame):
     with pytest.raises(InputError, match="interval must be a probability between 0 and 1, got 2"):
         plot_filling(tmp_path / "a.png", model, frame, interval=2)
 

@@ -26,12 +26,10 @@ SCRIPTS = (
     "ticks",
     "view",
     "interaction",
-    "columns",
-    "strokes",
+    "values",
     "panel",
     "tooltip",
     "map",
-    "chart",
     "errors",
     "main",
 )

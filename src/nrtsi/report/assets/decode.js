@@ -1,5 +1,4 @@
-// From the text that the page carries to arrays. Numbers of a channel are in units of its own
-// range: a value is offset + scale · number.
+// Decodes the arrays of the page (`encoding.py`). A value is offset + scale · number.
 
 const tree = (name) => JSON.parse(document.getElementById(name).textContent);
 

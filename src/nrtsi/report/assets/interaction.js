@@ -1,6 +1,6 @@
-// Lets a canvas be dragged over, zoomed and walked through. Of the canvas, `span` gives the stretch
-// of time it shows and `box` the pixels that takes; `point` is told where the pointer is, or null;
-// `step` walks to the next row; `overview` is true where the canvas always shows all of the time.
+// Mouse, touch and keyboard of a canvas. `span` returns its time range and `box` its pixels; `point`
+// is called with the position of the pointer, or null; `step` moves to the next row; `overview` is
+// true if the canvas always shows the whole time range.
 function handle(canvas, handlers) {
   canvas.addEventListener("blur", () => handlers.point(null));
   canvas.addEventListener("dblclick", showAll);
@@ -17,7 +17,7 @@ function timeUnder(canvas, { box, span }, event) {
 }
 
 function turnWheel(canvas, handlers, event) {
-  // Unasked, the wheel scrolls the page: ten charts one above the other would be a trap.
+  // Otherwise the wheel scrolls the page, which would be impossible over a column of charts.
   if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
   event.preventDefault();
   const turned = event.deltaY * (event.deltaMode ? 30 : 1); // by lines or by pixels
@@ -31,13 +31,12 @@ function pressKey({ point, step }, event) {
   if (event.key === "Escape") point(null);
   if (event.ctrlKey || event.metaKey || event.altKey || !(sign || event.key in keys)) return;
   event.preventDefault();
-  if (!sign) acts[keys[event.key]]();
+  if (!sign) actions[keys[event.key]]();
   else if (event.shiftKey || !step) pan(sign / 4);
   else step(sign);
 }
 
-// Dragging picks a stretch to zoom to; with Shift or a finger it moves what is shown; two fingers
-// zoom.
+// A drag selects a time range to zoom to; with Shift or one finger it pans; two fingers zoom.
 function handleDrags(canvas, handlers) {
   const pick = element("div", { class: "pick", hidden: "" });
   canvas.parentElement.append(pick);
@@ -47,9 +46,9 @@ function handleDrags(canvas, handlers) {
 
   const pinch = () => {
     const [a, b] = [...fingers.values()];
-    const apart = Math.max(10, Math.abs(a.clientX - b.clientX));
-    if (start.apart) zoom(start.apart / apart, timeAt(a));
-    start.apart = apart;
+    const spacing = Math.max(10, Math.abs(a.clientX - b.clientX));
+    if (start.spacing) zoom(start.spacing / spacing, timeAt(a));
+    start.spacing = spacing;
   };
   const end = (event) => {
     fingers.delete(event.pointerId);
@@ -83,7 +82,7 @@ function handleDrags(canvas, handlers) {
   for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, end);
 }
 
-// On a chart the data follow the hand; on the map the frame does.
+// On a chart the data follow the pointer; on the map the frame does.
 function move({ box, span, overview }, start, event) {
   const { left, right } = box();
   const [from, to] = overview ? span() : [start.to, start.from];

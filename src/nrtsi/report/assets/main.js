@@ -1,4 +1,4 @@
-// Puts the page together, and draws what is in sight when something has changed.
+// Builds the page, and redraws the visible charts after a change.
 
 performance.mark("nrtsi:start");
 const facts = tree("facts");
@@ -13,21 +13,21 @@ function redrawAll() {
     performance.mark("nrtsi:draw");
     for (const panel of panels) if (panel.inSight) drawPanel(panel);
     frameMap();
-    sayRange();
+    showRange();
     performance.clearMeasures("nrtsi:drawn");
     performance.measure("nrtsi:drawn", "nrtsi:draw");
     performance.clearMarks("nrtsi:draw");
   });
 }
 
-function sayRange() {
+function showRange() {
   const range = document.getElementById("range");
   const span = view.most - view.least;
   const { time } = series;
   const [first, last] = [rowAt(time, view.from), rowAt(time, view.to) - 1];
   const words =
     first <= last
-      ? `${timeWords(time[first], span)} – ${timeWords(time[last], span)}`
+      ? `${formatTime(time[first], span)} – ${formatTime(time[last], span)}`
       : "between two rows";
   range.textContent = time.length ? words + (facts.zone ? ` (${facts.zone})` : "") : "no rows";
   Object.assign(range.dataset, { from: view.from, to: view.to });
@@ -48,7 +48,7 @@ function makeSelector() {
   document.getElementById("series-label").hidden = facts.series.length < 2;
 }
 
-// Charts are drawn as they come into sight and let go of when they leave it: three hundred of them
+// Charts are drawn when they become visible and freed when they no longer are: three hundred of them
 // would take a gigabyte.
 function watchPanels() {
   const owner = new Map(panels.map((panel) => [panel.figure, panel]));
@@ -84,7 +84,7 @@ function redrawEverything() {
   redrawAll();
 }
 
-// Paper is light and wants every chart, in so far as anyone prints so many.
+// The printed page is light and has every chart, up to a limit.
 function prepareForPaper(printing) {
   document.documentElement.classList.toggle("printing", printing);
   readTheme();
@@ -107,7 +107,7 @@ function start() {
   chooseSeries(0);
   watchPanels();
   for (const button of document.querySelectorAll("[data-act]"))
-    button.addEventListener("click", acts[button.dataset.act]);
+    button.addEventListener("click", actions[button.dataset.act]);
   new ResizeObserver(widthWatcher()).observe(document.querySelector("main"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawEverything);
   addEventListener("beforeprint", () => prepareForPaper(true));

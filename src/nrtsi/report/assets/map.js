@@ -1,4 +1,4 @@
-// What was missing: a line for each channel, all of the time, and a frame around what is shown below.
+// The map of missing cells: a line per channel over all times, and a frame around the range of the charts.
 
 const map = {
   canvas: document.getElementById("map"),
@@ -20,16 +20,16 @@ function makeMap() {
     span: () => [view.least, view.most],
     box: mapBox,
     point: (event, time) =>
-      event ? showTip(mapWords(event, time), event.clientX, event.clientY) : hideTip(),
+      event ? showTip(describeMapCell(event, time), event.clientX, event.clientY) : hideTip(),
   });
 }
 
-function mapWords(event, time) {
+function describeMapCell(event, time) {
   const y = event.clientY - map.canvas.getBoundingClientRect().top - mapBox().top;
   const channel = Math.min(Math.max(0, Math.floor(y / rowHeight())), facts.channels.length - 1);
   if (!series.time.length) return facts.channels[channel];
   const row = nearestRow(series.time, time);
-  return `${facts.channels[channel]}\n${timeWords(series.time[row], view.most - view.least)}: ${STATES[series.states[channel][row]]}`;
+  return `${facts.channels[channel]}\n${formatTime(series.time[row], view.most - view.least)}: ${STATES[series.states[channel][row]]}`;
 }
 
 function drawMap() {

@@ -32,7 +32,7 @@ const boxOf = (canvas) => ({
   bottom: canvas.clientHeight - 30,
 });
 
-// How many cells are in which state, beside the name and for those who cannot see the chart.
+// Counts of the cells by state, beside the name and for screen readers.
 function describe(panel) {
   const total = [0, 0, 0, 0];
   for (const kind of series.states[panel.index]) total[kind]++;
@@ -45,8 +45,8 @@ function describe(panel) {
   panel.canvas.setAttribute("aria-label", `${panel.name} over time: ${parts.join(", ")}`);
 }
 
-// Lowest and highest of what is in sight. An interval may add as much again at each side, no more:
-// one wild interval must not flatten the rest.
+// Range of the visible values. Intervals extend it by at most its own size at each side, so that one
+// very wide interval does not flatten the rest.
 function heights({ value, lower, upper }, first, last) {
   let low = Infinity,
     high = -Infinity,
@@ -59,12 +59,12 @@ function heights({ value, lower, upper }, first, last) {
     if (upper[i] > top) top = upper[i];
   }
   if (low > high) return deep < top ? [deep, top] : [-1, 1];
-  // A flat stretch gets some height, from its intervals if it has them.
+  // Constant values get some height, from their intervals if there are any.
   const room = high > low ? high - low : Math.max(top - high, low - deep, 0.05);
   low = Math.max(Math.min(low, deep), low - (room < Infinity ? room : 0.05));
   high = Math.min(Math.max(high, top), high + (room < Infinity ? room : 0.05));
-  const air = high > low ? 0.06 * (high - low) : 0.05;
-  return [low - air, high + air];
+  const margin = high > low ? 0.06 * (high - low) : 0.05;
+  return [low - margin, high + margin];
 }
 
 function drawPanel(panel) {
@@ -94,10 +94,10 @@ function drawPanel(panel) {
 
 function drawGaps(pen, box, flags) {
   pen.fillStyle = theme.gap;
-  for (const [start, stop] of stretches(flags, 3))
+  for (const [start, stop] of columnRuns(flags, 3))
     pen.fillRect(box.left + start, box.top, stop - start, box.bottom - box.top);
   pen.fillStyle = theme.hatch;
-  for (const [start, stop] of stretches(flags, REFUSED))
+  for (const [start, stop] of columnRuns(flags, REFUSED))
     pen.fillRect(box.left + start, box.top, stop - start, box.bottom - box.top);
 }
 
@@ -106,7 +106,7 @@ function drawAxes(pen, box, { offset, scale }, low, high, x, y) {
     Math.max(-1.7e308, Math.min(1.7e308, offset + scale * number)),
   );
   const { ticks, step } = numberTicks(...real, (box.bottom - box.top) / 32);
-  const words = heightWords(pen, box, ticks, step);
+  const words = valueFormatter(pen, box, ticks, step);
   pen.lineWidth = 1;
   pen.textBaseline = "middle";
   pen.textAlign = "right";
@@ -130,9 +130,9 @@ function drawTimes(pen, box, x) {
   }
 }
 
-// Numbers too long for the margin are told from the lowest one, which stands in the corner.
-function heightWords(pen, box, ticks, step) {
-  const words = numberWords(step, Math.max(...ticks.map(Math.abs), step));
+// Labels that are too long for the margin are differences to the lowest tick, shown in the corner.
+function valueFormatter(pen, box, ticks, step) {
+  const words = numberFormatter(step, Math.max(...ticks.map(Math.abs), step));
   if (Math.max(...ticks.map((tick) => pen.measureText(words(tick)).width)) <= 1.15 * (box.left - 8))
     return words;
   const [base] = ticks;
@@ -140,7 +140,7 @@ function heightWords(pen, box, ticks, step) {
   pen.textBaseline = "top";
   pen.textAlign = "left";
   pen.fillText(`from ${words(base)}`, box.left + 6, 0);
-  const rest = numberWords(step, Math.max(ticks[ticks.length - 1] - base, step));
+  const rest = numberFormatter(step, Math.max(ticks[ticks.length - 1] - base, step));
   return (tick) => (tick === base ? "0" : `+${rest(tick - base)}`);
 }
 
@@ -169,7 +169,7 @@ function drawStrip(pen, box, flags, made) {
     pen.fillStyle = color;
     if (made && bit === IMPUTED) drawShares(pen, box, made);
     else
-      for (const [start, stop] of stretches(flags, bit))
+      for (const [start, stop] of columnRuns(flags, bit))
         pen.fillRect(box.left + start, box.bottom + 3, stop - start, 5);
   }
 }

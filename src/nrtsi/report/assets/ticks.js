@@ -1,4 +1,4 @@
-// Where an axis has ticks and what they say, in the language of the viewer.
+// Positions and labels of ticks, in the language of the viewer.
 
 const SECOND = 1000,
   MINUTE = 60 * SECOND,
@@ -29,8 +29,8 @@ function numberTicks(low, high, count) {
   return { ticks, step };
 }
 
-// Numbers of like size, told apart down to `step`.
-function numberWords(step, largest) {
+// Formats numbers up to `largest` with a resolution of `step`.
+function numberFormatter(step, largest) {
   const far = largest >= 1e15 || (largest >= 1e7 && step >= 1e3) || (largest < 1e-3 && step < 1e-5);
   const places = Math.min(20, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
   const digits = Math.min(8, Math.max(0, Math.ceil(Math.log10(largest / step) - 1e-9))) || 0;
@@ -43,22 +43,22 @@ function numberWords(step, largest) {
   return (value) => (value === 0 ? "0" : format.format(value)); // not -0 or 0E0
 }
 
-const dateWords = (options) => {
+const dateFormatter = (options) => {
   const format = new Intl.DateTimeFormat(undefined, { timeZone: "UTC", ...options });
   return (time) => (Math.abs(time) <= 8.64e15 ? format.format(time) : String(time));
 };
-const wholeDate = dateWords({ year: "numeric", month: "short", day: "numeric" });
-const dayMonth = dateWords({ month: "short", day: "numeric" });
-const monthOnly = dateWords({ month: "short" });
-const yearOnly = dateWords({ year: "numeric" });
-const hourMinute = dateWords({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const toSecond = dateWords({
+const wholeDate = dateFormatter({ year: "numeric", month: "short", day: "numeric" });
+const dayMonth = dateFormatter({ month: "short", day: "numeric" });
+const monthOnly = dateFormatter({ month: "short" });
+const yearOnly = dateFormatter({ year: "numeric" });
+const hourMinute = dateFormatter({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const toSecond = dateFormatter({
   hour: "2-digit",
   minute: "2-digit",
   second: "2-digit",
   hourCycle: "h23",
 });
-const toMilli = dateWords({ minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+const toMilli = dateFormatter({ minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 
 // Months and years have no fixed length: they are counted, not added up.
 function calendarTicks(low, high, months) {
@@ -89,7 +89,7 @@ function dateTicks(low, high, count) {
   return { ticks, step };
 }
 
-// Each tick says what is new in it: a day at midnight, a year in January.
+// A label names what changes at the tick: the day at midnight, the year in January.
 function dateLabel(time, step) {
   const date = new Date(time);
   if (step >= 12 * MONTH * 0.99) return yearOnly(time);
@@ -103,17 +103,17 @@ function dateLabel(time, step) {
 function timeTicks(low, high, width) {
   if (!facts.datetime) {
     const { ticks, step } = numberTicks(low, high, Math.max(2, width / 90));
-    const words = numberWords(step, Math.max(Math.abs(low), Math.abs(high)));
+    const words = numberFormatter(step, Math.max(Math.abs(low), Math.abs(high)));
     return ticks.map((at) => ({ at, text: words(at) }));
   }
   const { ticks, step } = dateTicks(low, high, Math.max(2, width / 80));
   return ticks.map((at) => ({ at, text: dateLabel(at, step) }));
 }
 
-// A time in full, as exactly as what is shown needs it.
-function timeWords(time, span) {
+// A time in full, as precise as the time range requires.
+function formatTime(time, span) {
   if (!facts.datetime)
-    return numberWords(Math.max(span, 1e-300) * 1e-4, Math.max(Math.abs(time), span))(time);
+    return numberFormatter(Math.max(span, 1e-300) * 1e-4, Math.max(Math.abs(time), span))(time);
   const day = wholeDate(time);
   if (time % MINUTE === 0)
     return time % DAY === 0 && span > 40 * DAY ? day : `${day}, ${hourMinute(time)}`;
@@ -122,12 +122,12 @@ function timeWords(time, span) {
     : `${day}, ${hourMinute(time)}:${((((time % MINUTE) + MINUTE) % MINUTE) / SECOND).toFixed(3).padStart(6, "0")}`;
 }
 
-// A value of a channel: six digits of its range where it was measured, which 32 bits can tell apart,
-// and four where it was made up.
-function valueWords({ offset, scale }, number, measured) {
+// A value of a channel, with six digits of its range if observed (32 bits resolve them)
+// and four if imputed.
+function formatValue({ offset, scale }, number, measured) {
   if (!Number.isFinite(number)) return "–";
   const step = Math.max(10 ** (Math.floor(Math.log10(scale)) - (measured ? 5 : 3)), 1e-320);
   const value = offset + scale * number;
-  const words = numberWords(step, Math.max(Math.abs(value), scale));
+  const words = numberFormatter(step, Math.max(Math.abs(value), scale));
   return words(Math.abs(value) < step / 2 ? 0 : value);
 }

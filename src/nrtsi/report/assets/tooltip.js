@@ -1,4 +1,4 @@
-// What is known of the cell next to the pointer.
+// The tooltip: state, value and interval of the cell next to the pointer.
 const STATES = ["observed", "imputed", "refused", "left missing"];
 let cursorRow = -1;
 
@@ -25,7 +25,7 @@ function pixelOf(canvas, time) {
 function point(panel, row, clientX, clientY) {
   cursorRow = row;
   for (const each of panels) if (each.inSight) placeCursor(each, row);
-  showTip(cellWords(panel, row), clientX, clientY);
+  showTip(describeCell(panel, row), clientX, clientY);
 }
 
 function placeCursor(panel, row) {
@@ -34,13 +34,13 @@ function placeCursor(panel, row) {
   panel.cursor.style.top = `${panel.canvas.offsetTop}px`;
 }
 
-function cellWords(panel, row) {
+function describeCell(panel, row) {
   const cells = series.channel(panel.index);
   const kind = cells.state[row];
-  const lines = [timeWords(series.time[row], view.most - view.least)];
+  const lines = [formatTime(series.time[row], view.most - view.least)];
   lines.push(
     kind <= IMPUTED
-      ? `${panel.name}: ${valueWords(cells, cells.value[row], kind === OBSERVED)} (${STATES[kind]})`
+      ? `${panel.name}: ${formatValue(cells, cells.value[row], kind === OBSERVED)} (${STATES[kind]})`
       : `${panel.name}: ${STATES[kind]}`,
   );
   const { [row]: low } = cells.lower,
@@ -50,7 +50,7 @@ function cellWords(panel, row) {
       style: "percent",
       maximumFractionDigits: 1,
     }).format(facts.level);
-    lines.push(`${level} interval: ${valueWords(cells, low)} to ${valueWords(cells, high)}`);
+    lines.push(`${level} interval: ${formatValue(cells, low)} to ${formatValue(cells, high)}`);
   }
   return lines.join("\n");
 }

@@ -1,17 +1,17 @@
-// The stretch of time that all charts show, and the handlers that move it.
+// The time range that all charts show, and the functions that change it.
 
 const view = { from: 0, to: 1, least: 0, most: 1 };
 
 function resetView(time) {
   const first = time.length ? time[0] : 0;
   const last = time.length ? time[time.length - 1] : 1;
-  // Half a row of air at both ends, so that the first and the last point are whole.
-  const air =
+  // A margin of half a row at both ends, so that the first and the last point are not cut off.
+  const margin =
     last > first
       ? (last - first) / Math.max(1, time.length - 1) / 2
       : 0.5 * (facts.datetime ? HOUR : 1);
-  view.least = first - air;
-  view.most = last + air;
+  view.least = first - margin;
+  view.most = last + margin;
   show(view.least, view.most);
 }
 
@@ -35,7 +35,7 @@ function zoom(factor, at = (view.from + view.to) / 2) {
 const pan = (share) =>
   show(view.from + share * (view.to - view.from), view.to + share * (view.to - view.from));
 const showAll = () => show(view.least, view.most);
-const acts = {
+const actions = {
   earlier: () => pan(-0.5),
   later: () => pan(0.5),
   closer: () => zoom(0.5),

@@ -62,7 +62,7 @@ def plot_series(
         found = read(other, panel.columns, clock=panel.clock).series
         if not np.array_equal(found.start, panel.series.start):
             raise InputError(
-                f"the imputed data must have the rows of the data, {panel.series.rows} in "
+                f"the filled data must have the rows of the data, {panel.series.rows} in "
                 f"{panel.series.series} series, got {found.rows} in {found.series}; "
                 f"impute the same data"
             )

@@ -1,4 +1,73 @@
-// How the values of a channel are drawn, zoomed out and zoomed in.
+// Draws the values of a channel: every row, or a summary of each column of pixels if there are more
+// rows than pixels. The summary takes one pass over the visible rows.
+
+const OBSERVED = 0,
+  IMPUTED = 1,
+  REFUSED = 2;
+
+// Visible rows and one more at each side, so that lines run off the edge.
+function rowsInSight(time) {
+  return [Math.max(0, rowAt(time, view.from) - 1), Math.min(time.length, rowAt(time, view.to) + 1)];
+}
+
+function summarise(cells, time, first, last, width) {
+  const wide = Math.max(1, Math.ceil(width));
+  const made = {
+    wide,
+    observed: new Uint32Array(wide),
+    imputed: new Uint32Array(wide),
+    low: [0, 1, 2].map(() => new Float32Array(wide).fill(Infinity)),
+    high: [0, 1, 2].map(() => new Float32Array(wide).fill(-Infinity)),
+  };
+  const { value, state, lower, upper } = cells;
+  const scale = width / (view.to - view.from);
+  for (let i = first; i < last; i++) {
+    const column = Math.floor((time[i] - view.from) * scale);
+    const kind = state[i];
+    if (column < 0 || column >= wide || kind > IMPUTED) continue;
+    made[kind ? "imputed" : "observed"][column]++;
+    extend(made, kind, column, value[i], value[i]);
+    if (kind === IMPUTED) extend(made, 2, column, lower[i], upper[i]);
+  }
+  return made;
+}
+
+function extend(made, which, column, low, high) {
+  // False for NaN, which then changes nothing.
+  if (low < made.low[which][column]) made.low[which][column] = low;
+  if (high > made.high[which][column]) made.high[which][column] = high;
+}
+
+// One byte for each column of pixels: bit k is set where a cell of state k is. Each row stands for
+// the time half-way to its neighbours.
+function marks(state, time, first, last, width) {
+  const wide = Math.max(1, Math.ceil(width));
+  const out = new Uint8Array(wide);
+  const scale = width / (view.to - view.from);
+  for (let i = first; i < last; i++) {
+    if (!state[i]) continue;
+    const before = i ? (time[i - 1] + time[i]) / 2 : time[i];
+    const after = i + 1 < time.length ? (time[i] + time[i + 1]) / 2 : time[i];
+    const start = Math.max(0, Math.floor((before - view.from) * scale));
+    const stop = Math.min(wide, Math.max(start + 1, Math.round((after - view.from) * scale)));
+    for (let column = start; column < stop; column++) out[column] |= 1 << state[i];
+  }
+  return out;
+}
+
+// Runs of columns that have a bit, as [start, stop).
+function columnRuns(flags, bit) {
+  const out = [];
+  for (let i = 0, start = -1; i <= flags.length; i++) {
+    const on = i < flags.length && flags[i] & (1 << bit);
+    if (on && start < 0) start = i;
+    if (!on && start >= 0) {
+      out.push([start, i]);
+      start = -1;
+    }
+  }
+  return out;
+}
 
 // More rows than pixels: from lowest to highest in every column.
 function drawColumns(pen, box, made, y) {
@@ -29,7 +98,7 @@ function drawColumns(pen, box, made, y) {
   pen.globalAlpha = 1;
 }
 
-// Room for every row: lines, and points where they do not touch.
+// Every row: lines, and points if they do not touch.
 function drawRows(pen, cells, first, last, x, y, across) {
   const { value, state } = cells;
   const at = (i) => x(series.time[i]);
@@ -44,7 +113,7 @@ function drawRows(pen, cells, first, last, x, y, across) {
     pen.beginPath();
     for (let i = Math.max(1, first); i < last; i++) {
       if (!known(i) || !known(i - 1) || (state[i] | state[i - 1]) !== kind) continue;
-      // Dashes start anew with every segment only where there was none before it.
+      // A new line starts only if no segment ends here, so that dashes continue.
       if (i === first + 1 || !known(i - 2) || (state[i - 1] | state[i - 2]) !== kind)
         pen.moveTo(at(i - 1), y(value[i - 1]));
       pen.lineTo(at(i), y(value[i]));
@@ -54,10 +123,10 @@ function drawRows(pen, cells, first, last, x, y, across) {
   pen.setLineDash([]);
   const size = Math.min(3, (0.4 * across) / Math.max(1, last - first));
   for (let i = first; i < last; i++)
-    if (known(i)) drawPoint(pen, at(i), y(value[i]), state[i], size, lonely(i, known));
+    if (known(i)) drawPoint(pen, at(i), y(value[i]), state[i], size, isIsolated(i, known));
 }
 
-const lonely = (i, known) => !known(i - 1) && !known(i + 1);
+const isIsolated = (i, known) => !known(i - 1) && !known(i + 1);
 
 function drawPoint(pen, x, y, kind, size, alone) {
   if (size < 1 && !alone && !kind) return;
@@ -69,7 +138,7 @@ function drawPoint(pen, x, y, kind, size, alone) {
   if (kind) pen.stroke();
 }
 
-// Stretches of imputed rows, as [start, stop).
+// Runs of imputed rows, as [start, stop).
 function runs(state, first, last) {
   const out = [];
   for (let i = first, start = -1; i <= last; i++) {
@@ -83,7 +152,7 @@ function runs(state, first, last) {
   return out;
 }
 
-// The interval of a stretch, which narrows to nothing at the observed values beside it.
+// The interval of a run; its width is zero at the observed values beside it.
 function drawBand(pen, { value, lower, upper }, start, stop, at, y, known) {
   const edge = (ends, i) => (i >= start && i < stop ? ends[i] : value[i]);
   const from = known(start - 1) ? start - 1 : start;

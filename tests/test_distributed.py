@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from nrtsi import NRTSI, InputError, load
 from nrtsi.cli.main import app
 from nrtsi.core.launch import NAMES, Launch, launch
-from nrtsi.network.attention import rotate, turns
+from nrtsi.network.attention import rotary_angles, rotate
 from nrtsi.training import acceleration, distributed
 from nrtsi.training.acceleration import autocast, compiled, fast_at_bfloat16
 from nrtsi.training.distributed import ProcessGroup
@@ -282,8 +282,8 @@ def test_only_gpus_that_are_fast_at_bfloat16_compute_in_it(monkeypatch):
         assert not torch.is_autocast_enabled("cpu")
 
 
-def test_turns_take_channels_of_lower_precision():
-    turn = turns(torch.ones(1, 3), 2)
+def test_rotations_take_channels_of_lower_precision():
+    turn = rotary_angles(torch.ones(1, 3), 2, (2.5, 400.0))
     channels = torch.linspace(-1, 1, 12).reshape(1, 3, 1, 4)
     low = rotate(channels.to(torch.bfloat16), turn)
     torch.testing.assert_close(low.float(), rotate(channels, turn), rtol=0.02, atol=0.02)

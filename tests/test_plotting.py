@@ -343,7 +343,7 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
     row = int(step.rows[0])
     _, reading = model.fitted_.attention(one.series, row)
     state = model.fitted_.scaler.scale(one.series)
-    network, padded = next(engine._questions(state, step, threads=1))
+    network, padded = next(engine._batches(state, step, threads=1))
     context = StepContext.of(state, step.rows, step.distance, engine.layout)
     asked = tokens(context, padded, engine.layout, engine.model)
     window, target = np.argwhere(padded.target_valid & (padded.target == row))[0]
@@ -351,7 +351,7 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
     rows = [*padded.known[window], *padded.target[window]]
     places = [rows.index(each) for each in reading.rows]
     with torch.no_grad():
-        token = block.before_attention(
+        token = block.attention_norm(
             network.embed(asked.feature[window] / network.feature_scale)
         )
         query, key = block.attention.query(token).numpy(), block.attention.key(token).numpy()

@@ -34,7 +34,7 @@ def errors(network, batch):
     """Corrections, targets and standard deviations."""
     with torch.inference_mode():
         prediction = network(batch.tokens)
-    scale = prediction.draw(torch.ones_like(prediction.mean)) - prediction.mean
+    scale = prediction.sample(torch.ones_like(prediction.mean)) - prediction.mean
     return (
         prediction.mean - batch.tokens.interpolation,
         batch.truth - batch.tokens.interpolation,

@@ -19,7 +19,7 @@ from nrtsi.schedule import plan
 # The one place that knows how the library divides the work; none of them calls another.
 STAGES = {
     "schedule": [(plan, "plan")],
-    "gather": [(Engine, "_questions"), (tokens, "tokens")],
+    "gather": [(Engine, "_batches"), (tokens, "tokens")],
     "network": [(RowNetwork, "forward")],
 }
 

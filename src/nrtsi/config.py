@@ -38,6 +38,9 @@ SETTINGS = ("auto", "regular", "irregular", "stochastic", "partial", "all", "sma
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
+INPUT_CLIP = 16.0
+"""Bound of the inputs of networks, whose root mean square is 1; shared by the dynamics model."""
+
 
 class _Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -47,8 +50,8 @@ class ModelConfig(_Config):
     """Kind, size, inputs and output of the set transformer."""
 
     network: Literal["rows", "cells", "pointwise"] = "rows"
-    """One token a row, as in the paper; or one a cell, for partly observed rows; or a row that
-    reads no other, where what is next to it says it all."""
+    """One token per row, as in the paper; one per cell, for partially observed rows; or no
+    attention, for rows that their nearest known rows determine."""
 
     width: PositiveInt = 64
     """Channels of every token inside the encoder."""
@@ -72,10 +75,21 @@ class ModelConfig(_Config):
     """Slowest scale of the time encoding, in units (ν)."""
 
     window: PositiveInt | None = 16
-    """Known points a target can read, half of them on each side; None: all, up to 2,048."""
+    """Known rows that a target attends to, half of them on each side; None: `max_window`."""
+
+    max_window: PositiveInt = 2048
+    """Known rows of a window if `window` is None; memory grows with its square."""
 
     head: Literal["point", "gaussian"] = "gaussian"
-    """A single guess, or a normal distribution for every cell."""
+    """A point prediction, or a normal distribution, for every cell."""
+
+    min_log_std: float = -9.0
+    """Smallest log std of the Gaussian head, in units of the error of the blend; a cell that fits
+    exactly must not dominate the likelihood of a batch."""
+
+    max_log_std: float = 1.8
+    """Largest log std of the Gaussian head. Draws are inputs of later draws: without a bound, a
+    std that is much too large would grow from step to step."""
 
     encode_targets: bool = True
     """Encode known and target points together (S ∪ G); False: known points alone, targets
@@ -85,21 +99,57 @@ class ModelConfig(_Config):
     """One network for each level, the finest trained first; False: one network for all."""
 
     relative: bool = True
-    """Attention also reads differences of time, in units of the gap (rotary)."""
+    """Attention also depends on differences of time, in units of the distance (rotary)."""
+
+    rotary_min_period: PositiveFloat = 2.5
+    """Shortest period of the rotary angles, in units of the distance."""
+
+    rotary_max_period: PositiveFloat = 400.0
+    """Longest period of the rotary angles, in units of the distance."""
 
     normalise: bool = True
     """Layer norm before every layer."""
 
     neighbours: bool = True
-    """Every token also carries the step to the nearest known values before and after it."""
+    """Tokens have the differences and distances to the nearest known values as inputs."""
+
+    max_neighbour_distance: PositiveFloat = 64.0
+    """Distance to a neighbour, in units of the distance, beyond which it counts as this far."""
 
     slopes: bool = True
-    """Every token also carries how fast the known values around it change, and the fastest change
-    in its window."""
+    """Tokens have the slopes of the known values around them, and the steepest slope of their
+    window, as inputs."""
+
+    input_clip: PositiveFloat = INPUT_CLIP
+    """Bound of the inputs, whose root mean square is 1."""
 
     residual: bool = True
-    """Predict the difference to linear interpolation, or to what is remembered, rather than the
-    value."""
+    """Predict the difference to the blend of linear interpolation and base predictions rather
+    than the value."""
+
+    pointwise_factor: PositiveInt = 3
+    """Width of the network 'pointwise' as a multiple of `width`."""
+
+    max_attended_channels: PositiveInt = 64
+    """Channels up to which the cells of a row attend to each other; more use summaries."""
+
+    channel_summaries: PositiveInt = 16
+    """Summaries of the channels of a row, if there are more than `max_attended_channels`."""
+
+    @property
+    def cell_tokens(self) -> bool:
+        """True if a token is a cell, not a row."""
+        return self.network == "cells"
+
+    @property
+    def window_rows(self) -> int:
+        """Known rows of a window."""
+        return self.window or self.max_window
+
+    @property
+    def rotary_periods(self) -> tuple[float, float]:
+        """Shortest and longest period of the rotary angles."""
+        return self.rotary_min_period, self.rotary_max_period
 
     @model_validator(mode="after")
     def _pairs(self) -> "ModelConfig":
@@ -108,9 +158,9 @@ class ModelConfig(_Config):
                 raise ValueError(f"{name} must be even, got {getattr(self, name)}")
         if self.time_channels < 4:
             raise ValueError(f"time_channels must be at least 4, got {self.time_channels}")
-        if self.network == "cells" and not self.encode_targets:
+        if self.cell_tokens and not self.encode_targets:
             raise ValueError("encode_targets must be True for the network 'cells', got False")
-        if self.network == "cells" and self.per_level:
+        if self.cell_tokens and self.per_level:
             raise ValueError("per_level must be False for the network 'cells', got True")
         return self
 
@@ -119,30 +169,35 @@ class ScheduleConfig(_Config):
     """Order of imputation."""
 
     max_level: Annotated[int, Field(ge=0, le=60, strict=True)] = 4
-    """Coarsest level (L), which reaches gaps of `2**max_level` units; points farther away wait
+    """Coarsest level (L), for distances up to `2**max_level` units; points farther away wait
     until imputed ones come near."""
 
     order: Literal["widest", "local", "midpoints", "smallest", "all"] = "widest"
-    """Widest gap of a series first, as in the paper; or of a neighbourhood in it, which is the
-    same where few points are known and takes fewer passes where many are; or every gap its
-    middle at once, which takes the fewest. The other two are the paper's ablations."""
+    """What a step imputes: the points at the largest distance of their series, as in the paper;
+    at the largest distance of their neighbourhood ("local"), which takes fewer steps if many
+    points are known; or the middle of every gap, which takes the fewest. "smallest" and "all" are
+    the paper's ablations."""
+
+    neighbourhood: PositiveInt = 16
+    """Known rows of a neighbourhood in the order "local"."""
 
     band: NonNegativeFloat = 0.0
-    """Gaps this close to the widest, and of its level, go together (Δ); 0 on a regular grid."""
+    """Distances this close to the largest, and of its level, are imputed together (Δ); 0 on a
+    regular grid."""
 
     one_by_one_above: PositiveFloat | None = None
-    """Of wider gaps than this one point is filled at a time."""
+    """Points at larger distances than this are imputed one at a time."""
 
     one_by_one_in: Literal["series", "gap"] = "series"
-    """One point a series, as in the paper, or one of every gap (rows between two known ones)."""
+    """One point per series, as in the paper, or one per gap (rows between two known ones)."""
 
     together: NonNegativeFloat | None = None
-    """Rows that are partly observed, or no farther than this from one with data, are all filled in
-    one step, the last; None: those that miss the most come first."""
+    """The last step imputes all rows that are partially observed or no farther than this from
+    data; None: rows with the most missing channels come first."""
 
     @property
     def reach(self) -> float:
-        """The widest gap that does not wait."""
+        """The largest distance that does not wait."""
         return 2.0**self.max_level
 
     @model_validator(mode="after")

@@ -1,9 +1,9 @@
-"""Carries out a plan: gather what is known, ask the network, fill in what it says."""
+"""`Engine`: carries out a plan; at each step it gathers tokens, predicts and fills in."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,39 +15,45 @@ from nrtsi.core.interpolation import Known, between
 from nrtsi.core.prediction import BasePrediction, Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.network.registry import Network, window_bytes, windows_of
+from nrtsi.network.registry import Network
 from nrtsi.network.threads import Threads
-from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
+from nrtsi.network.tokens import StepContext, TokenLayout, tokens
 from nrtsi.predictors.registry import BasePredictors
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.schedule.windows import WindowBatch
 
-__all__ = ["Prediction", "Engine", "AttentionRecord", "noise", "part_of"]
+__all__ = ["AttentionRecord", "Engine", "Prediction", "noise", "sub_listener"]
 
-# Bytes of the windows that a core works on at once: what its caches hold, or nearly.
-ENOUGH = 2**25
+# Bytes of the windows that a core predicts at once: about what its caches hold.
+BYTES_PER_CORE = 2**25
 
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """What the network reads to fill one row."""
+    """The attention weights with which one row was imputed."""
 
-    rows: Int[np.ndarray, " read"]
-    """The rows it may read: known ones near it, and itself."""
+    rows: Int[np.ndarray, " attended"]
+    """The rows it attends to: known ones near it, and itself."""
 
-    weight: Float[np.ndarray, "block head read"]
-    """How much each head of each block reads of them; sums to 1 over the rows."""
+    weight: Float[np.ndarray, "block head attended"]
+    """Weights of each head of each block; they sum to 1 over the rows."""
 
 
-Answer: TypeAlias = tuple[
-    Int[np.ndarray, " target"], Float[np.ndarray, "target dim"], Float[np.ndarray, "target dim"]
-]
-"""Rows, the values for them, and the scales of their errors given what was known."""
+@dataclass(frozen=True)
+class StepPrediction:
+    """The predictions of some targets of a step."""
+
+    rows: Int[np.ndarray, " target"]
+    mean: Float[np.ndarray, "target dim"]
+    """The mean, or a sample."""
+
+    std: Float[np.ndarray, "target dim"]
+    """The standard deviation, given the values known before the step."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Trained networks with the order they are asked in."""
+    """Trained networks with their base predictors and their schedule."""
 
     networks: Sequence[Network]
     """One for each level, the finest first; or a single one for all levels."""
@@ -55,18 +61,16 @@ class Engine:
     model: ModelConfig
     layout: TokenLayout
     schedule: ScheduleConfig
-
     predictors: BasePredictors = field(default_factory=BasePredictors)
-    """What is said of series before the networks are asked."""
 
     memory_limit: int = 2**30
-    """Bytes that the work may take beside the data; a series is never divided for it."""
+    """Bytes of working memory beside the data; a single series may exceed it."""
 
     def predict(
         self,
         series: SeriesSet,
         *,
-        scale: Float[np.ndarray, "row dim"] | None = None,
+        std: Float[np.ndarray, "row dim"] | None = None,
         draw: Float[np.ndarray, "row dim"] | None = None,
         listener: Listener | None = None,
     ) -> Prediction:
@@ -74,173 +78,153 @@ class Engine:
 
         Args:
             series: The series, scaled.
-            scale: Standard deviations of the known values; 0 without it.
-            draw: Noise that turns means into draws.
+            std: Standard deviations of the known values; 0 without it.
+            draw: Standard normal noise that turns means into samples.
             listener: Is called at every step.
         """
-        scale = np.zeros_like(series.value) if scale is None else scale.copy()
-        return Prediction(self._fill_all(series, listener, draw=draw, scale=scale), scale)
-
-    def _fill_all(
-        self,
-        series: SeriesSet,
-        listener: Listener | None,
-        *,
-        draw: np.ndarray | None = None,
-        scale: np.ndarray | None = None,
-    ) -> Float[np.ndarray, "row dim"]:
-        values, done = [], 0
-        for batch in series.batches(
-            self.memory_limit // _row_bytes(series.dims, self.layout.base_predictors)
-        ):
-            rows = slice(done, done + batch.rows)
-            told = part_of(listener, done / series.rows, batch.rows / series.rows)
+        std = np.zeros_like(series.value) if std is None else std.copy()
+        mean, first = [], 0
+        row_bytes = 64 + 40 * series.dims * (1 + 2 * self.layout.base_predictors)  # estimate
+        for batch in series.batches(self.memory_limit // row_bytes):
+            rows = slice(first, first + batch.rows)
+            part = sub_listener(listener, first / series.rows, batch.rows / series.rows)
             noise = None if draw is None else draw[rows]
-            unsure = None if scale is None else scale[rows]
-            values.append(self._fill(batch, noise, unsure, told))
-            done += batch.rows
-        return np.concatenate(values) if values else series.value
+            mean.append(self._predict(batch, std[rows], noise, part))
+            first += batch.rows
+        return Prediction(np.concatenate(mean) if mean else series.value, std)
 
-    def _fill(
+    def _predict(
         self,
         series: SeriesSet,
-        draw: np.ndarray | None,
-        scale: np.ndarray | None,
+        std: Float[np.ndarray, "row dim"],
+        draw: Float[np.ndarray, "row dim"] | None,
         listener: Listener | None,
     ) -> Float[np.ndarray, "row dim"]:
-        left = total = int((~series.observed.all(axis=1)).sum())
+        remaining = total = int((~series.observed.all(axis=1)).sum())
         value = series.value
-        for step, state in self.walk(series, draw=draw, scale=scale):
+        for step, state in self.steps(series, draw=draw, std=std):
             value = state.value
-            left -= step.rows.size
+            remaining -= step.rows.size
             if listener is not None:
-                listener(ImputeStep(int(step.level.max()), 1 - left / total))
+                listener(ImputeStep(int(step.level.max()), 1 - remaining / total))
         return value
 
-    def walk(
+    def steps(
         self,
         series: SeriesSet,
         *,
         draw: Float[np.ndarray, "row dim"] | None = None,
-        scale: Float[np.ndarray, "row dim"] | None = None,
+        std: Float[np.ndarray, "row dim"] | None = None,
     ) -> Iterator[tuple[Step, SeriesSet]]:
-        """Carries out the plan: each step, and the series as they are after it.
+        """Carries out the plan and yields each step with the series after it.
 
-        The next step changes the series that were yielded: copy what is to be kept. Where `scale`
-        is given, the scale of every imputed cell is written into it.
+        The next step overwrites the yielded series. If `std` is given, the standard deviation of
+        every imputed cell is written into it.
         """
         state = replace(series, value=series.value.copy(), observed=series.observed.copy())
         with closing(Threads.of(self.networks[0].device)) as threads:
             base_predictions = self.predictors.predict(series, threads=threads)
             for step in plan(series, self.schedule):
-                answers = self._ask(state, step, base_predictions, draw, threads)
-                if scale is not None:
-                    _carry(state, scale, step.rows)
-                for rows, values, scales in answers:
-                    unknown = ~state.observed[rows]
-                    state.value[rows] = np.where(unknown, values, state.value[rows])
-                    if scale is not None:
-                        scale[rows] = np.hypot(scale[rows], np.where(unknown, scales, 0.0))
+                predictions = self._predict_step(state, step, base_predictions, draw, threads)
+                if std is not None:
+                    _propagate_std(state, std, step.rows)
+                for found in predictions:
+                    rows, missing = found.rows, ~state.observed[found.rows]
+                    state.value[rows] = np.where(missing, found.mean, state.value[rows])
+                    if std is not None:
+                        std[rows] = np.hypot(std[rows], np.where(missing, found.std, 0.0))
                 state.observed[step.rows] = True
                 yield step, state
 
     def attention(
         self, series: SeriesSet, state: SeriesSet, step: Step, row: int
     ) -> AttentionRecord:
-        """What is read to fill `row`, a target of `step`; `state` is what is known before it."""
-        context = StepContext.of(
-            state, step.rows, step.distance, self.layout, self.predictors.predict(series)
-        )
-        for network, padded in self._questions(state, step, threads=1):
-            for window, target in np.argwhere(padded.target_valid & (padded.target == row)):
-                asked = tokens(context, padded, self.layout, self.model)
-                return _reading(network, padded, asked, window, target)
+        """Returns the attention weights of `row`, a target of `step`.
+
+        Args:
+            series: The series before the first step.
+            state: The series before `step`.
+            step: A step of the plan.
+            row: One of its targets.
+        """
+        base_predictions = self.predictors.predict(series)
+        context = StepContext.of(state, step.rows, step.distance, self.layout, base_predictions)
+        for network, batch in self._batches(state, step, threads=1):
+            for window, target in np.argwhere(batch.target_valid & (batch.target == row)):
+                inputs = tokens(context, batch, self.layout, self.model)
+                with torch.inference_mode():
+                    blocks = network.attention_weights(inputs.to(network.device))
+                weight = torch.stack([block[window, :, target] for block in blocks])
+                attended = network.attention_mask(inputs)[window, target].numpy()
+                rows = np.concatenate([batch.known[window], batch.target[window]])
+                weights = weight.cpu().double().numpy()[..., attended]
+                return AttentionRecord(rows[attended], weights)
         raise InputError(f"row must be a target of the step, got {row}; take one of step.rows")
 
-    def _ask(
+    def _predict_step(
         self,
         state: SeriesSet,
         step: Step,
         base_predictions: tuple[BasePrediction, ...],
-        draw: np.ndarray | None,
+        draw: Float[np.ndarray, "row dim"] | None,
         threads: Threads,
-    ) -> list[Answer]:
-        """The answers to one step; a list, because nothing is filled in before all are known."""
+    ) -> list[StepPrediction]:
+        """Predicts all targets of a step; none of them is an input of another."""
         context = StepContext.of(state, step.rows, step.distance, self.layout, base_predictions)
+        batches = list(self._batches(state, step, threads.count))
+        return threads.map(partial(self._predict_batch, context, draw), batches)
 
-        def answer(question: tuple[Network, WindowBatch]) -> Answer:
-            network, padded = question
-            asked = tokens(context, padded, self.layout, self.model)
-            with torch.inference_mode():
-                prediction = network(asked.map(lambda t: t.to(network.device)))
-            if draw is None:
-                values = prediction.mean
-            else:
-                own = torch.from_numpy(draw[padded.target].astype(np.float32))
-                values = prediction.draw(own.to(network.device))
-            valid = padded.target_valid
-            numbers = (
-                t.cpu().numpy()[valid].astype(np.float64) for t in (values, prediction.scale)
-            )
-            return padded.target[valid], *numbers
+    def _predict_batch(
+        self,
+        context: StepContext,
+        draw: Float[np.ndarray, "row dim"] | None,
+        work: tuple[Network, WindowBatch],
+    ) -> StepPrediction:
+        network, batch = work
+        inputs = tokens(context, batch, self.layout, self.model)
+        with torch.inference_mode():
+            prediction = network(inputs.to(network.device))
+        mean = prediction.mean
+        if draw is not None:
+            noise = torch.from_numpy(draw[batch.target].astype(np.float32))
+            mean = prediction.sample(noise.to(network.device))
+        valid = batch.target_valid
+        mean, std = (t.cpu().numpy()[valid].astype(np.float64) for t in (mean, prediction.std))
+        return StepPrediction(batch.target[valid], mean, std)
 
-        return threads.map(answer, list(self._questions(state, step, threads.count)))
-
-    def _questions(
+    def _batches(
         self, state: SeriesSet, step: Step, threads: int
     ) -> Iterator[tuple[Network, WindowBatch]]:
-        """The windows of a step in batches, and the network that each is put to."""
-        parts = windows_of(step, state.start, self.model)
-        served = np.minimum(parts.level, len(self.networks) - 1)
+        """Yields the windows of a step in batches, each with the network of its level."""
+        kind = type(self.networks[0])
+        windows = kind.windows(step, state.start, self.model)
+        most = self.memory_limit // threads
+        if self.networks[0].device.type == "cpu":
+            most = min(most, BYTES_PER_CORE)
+        cost = partial(kind.window_bytes, config=self.model, layout=self.layout)
+        level = np.minimum(windows.level, len(self.networks) - 1)
         for index, network in enumerate(self.networks):
-            own = np.flatnonzero(served == index)
-            for padded in parts.batches(self._share(threads), self._window_bytes, own):
-                yield network, padded
-
-    def _share(self, threads: int) -> int:
-        """Bytes that one core's windows may take."""
-        own = self.memory_limit // threads
-        return min(own, ENOUGH) if self.networks[0].device.type == "cpu" else own
-
-    def _window_bytes(self, size: Int[np.ndarray, " window"]) -> Int[np.ndarray, " window"]:
-        """About what a window of so many rows takes."""
-        return window_bytes(size, self.model, self.layout)
+            for batch in windows.batches(most, cost, np.flatnonzero(level == index)):
+                yield network, batch
 
 
-def _reading(
-    network: Network, padded: WindowBatch, asked: Tokens, window: np.integer, target: np.integer
-) -> AttentionRecord:
-    with torch.inference_mode():
-        blocks = network.attention_weights(asked.map(lambda t: t.to(network.device)))
-    weight = torch.stack([block[window, :, target] for block in blocks]).cpu().double().numpy()
-    may = network.attention_mask(asked)[window, target].numpy()
-    rows = np.concatenate([padded.known[window], padded.target[window]])
-    return AttentionRecord(rows[may], weight[..., may])
-
-
-def _carry(
-    state: SeriesSet, scale: Float[np.ndarray, "row dim"], rows: Int[np.ndarray, " target"]
+def _propagate_std(
+    state: SeriesSet, std: Float[np.ndarray, "row dim"], rows: Int[np.ndarray, " target"]
 ) -> None:
-    """Writes into `scale` what cells inherit of the unsureness of those they are between.
+    """Writes into `std` what targets inherit from the known values around them.
 
-    A correction is made to the straight line between two known values, and errors of these move
-    the line: half-way, half of each. For a Brownian bridge filled midpoint by midpoint the first
-    levels come out exactly.
+    A correction is added to the interpolation of two known values, so the std of these is
+    interpolated too. This is exact for the first levels of a Brownian bridge filled by midpoints.
     """
     left, right = Known.of(state.observed, state.start).around(rows)
-    line = between(replace(state, value=scale), state.time[rows], left, right)
-    scale[rows] = np.where(state.observed[rows], scale[rows], line)
-
-
-def _row_bytes(dims: int, base_predictions: int) -> int:
-    """About what a row takes while its series are planned and filled."""
-    return 64 + 40 * dims * (1 + 2 * base_predictions)
+    inherited = between(replace(state, value=std), state.time[rows], left, right)
+    std[rows] = np.where(state.observed[rows], std[rows], inherited)
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:
-    """Standard normal numbers for every cell, from a generator of each series' own.
+    """Returns standard normal numbers for every cell.
 
-    They depend on the seed, the number of the draw and the series' key; not on the other series.
+    They depend on the seed, the number of the draw and the key of the series, not on other series.
     """
     parts = [
         np.random.default_rng([seed, draw, *key.encode()]).standard_normal((length, series.dims))
@@ -249,8 +233,8 @@ def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim
     return np.concatenate(parts) if parts else np.zeros((0, series.dims))
 
 
-def part_of(listener: Listener | None, done: float, share: float) -> Listener | None:
-    """A listener to which a part of the work is the whole."""
+def sub_listener(listener: Listener | None, done: float, share: float) -> Listener | None:
+    """Returns a listener for a part of the work: fractions from `done` to `done + share`."""
     if listener is None:
         return None
     return lambda event: listener(replace(event, fraction=done + share * event.fraction))

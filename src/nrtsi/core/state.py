@@ -10,9 +10,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from pydantic import BaseModel
 
-__all__ = ["digest", "from_state", "to_state"]
+__all__ = ["digest", "from_state", "to_state", "with_prefix"]
 
 Kind = TypeVar("Kind")
+Value = TypeVar("Value")
 
 
 def to_state(value: Any) -> tuple[dict[str, Any], Any]:
@@ -38,6 +39,19 @@ def from_state(kind: type[Kind], arrays: Mapping[str, Any], record: Any) -> Kind
     """
     decoded: Kind = _decode(kind, record, "", arrays)
     return decoded
+
+
+def with_prefix(arrays: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+    """Returns the arrays whose names begin with `prefix`, without it.
+
+    >>> with_prefix({"network.0": 1, "gp.0": 2}, "gp.")
+    {'0': 2}
+    """
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def digest(*parts: Any) -> str:

@@ -16,13 +16,12 @@ from nrtsi.core.fingerprint import digest, overlap
 from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
-from nrtsi.core.state import from_state, to_state
+from nrtsi.core.state import from_state, to_state, with_prefix
 from nrtsi.errors import InputError
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.inference import AttentionRecord, Engine, noise
-from nrtsi.network.names import with_prefix
 from nrtsi.network.registry import network_of
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.predictors.base import State
@@ -96,7 +95,7 @@ class FittedModel:
             self._refuse_partial(given)
             found = self.engine.predict(
                 scaler.scale(given),
-                scale=None if std is None else std / scaler.spread,
+                std=None if std is None else std / scaler.spread,
                 draw=None if draw is None else noise(given, *draw),
                 listener=listener,
             )
@@ -110,7 +109,7 @@ class FittedModel:
     def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Float[np.ndarray, "row dim"]]]:
         """Imputes step by step: yields each step and the values after it."""
         self._refuse_partial(series)
-        for step, state in self.engine.walk(self.scaler.scale(series)):
+        for step, state in self.engine.steps(self.scaler.scale(series)):
             yield step, self.scaler.unscale(state.value)
 
     def attention(self, series: SeriesSet, row: int) -> tuple[SeriesSet, AttentionRecord]:
@@ -121,7 +120,7 @@ class FittedModel:
         """
         self._refuse_partial(series)
         scaled = state = self.scaler.scale(series)
-        walk = self.engine.walk(scaled)
+        walk = self.engine.steps(scaled)
         for step in plan(series, self.engine.schedule):
             if row in step.rows:
                 value = np.where(state.observed, self.scaler.unscale(state.value), 0.0)

@@ -27,7 +27,7 @@ from nrtsi.imputer.options import ImputeOptions, ImputeTask, check_levels, check
 from nrtsi.imputer.result import ImputationResult
 from nrtsi.imputer.saving import describe, save_model
 from nrtsi.imputer.selection import backtest_panel, baseline_values, select_method
-from nrtsi.inference import part_of
+from nrtsi.inference import sub_listener
 from nrtsi.tables import Panel, read
 
 __all__ = ["NRTSI"]
@@ -403,7 +403,7 @@ class NRTSI(Imputer):
                 series,
                 query,
                 draw=(int(self.seed), number),
-                listener=part_of(listener, number / draws, 1 / draws),
+                listener=sub_listener(listener, number / draws, 1 / draws),
             )
             mean = np.where(rows.in_empty_series[:, None], np.nan, drawn.mean)
             inside = mean if bounds is None else bounds.kept(mean)

@@ -1,1 +1,1 @@
-"""The networks."""
+"""Predicts target cells from known ones: `rows` (the paper's network), `cells`, `pointwise`."""

@@ -1,4 +1,4 @@
-"""Attention over the union of a known set and a target set."""
+"""Multi-head attention over S ∪ G, the known tokens (S) and the target tokens (G) of windows."""
 
 import torch
 from jaxtyping import Bool, Complex, Float
@@ -8,66 +8,64 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 __all__ = [
     "SetAttention",
     "SummaryAttention",
+    "additive_mask",
     "attention_mask",
-    "attention_bias",
+    "rotary_angles",
     "rotate",
-    "turns",
 ]
 
-# Periods of the rotary angles in units of the distance, from neighbours to a wide window.
-SHORTEST, LONGEST = 2.5, 400.0
 
+def attention_mask(
+    valid: Bool[Tensor, "window set"], n_known: int
+) -> Bool[Tensor, "window set set"]:
+    """Returns True where the token of the row attends to the token of the column.
 
-def attention_mask(valid: Bool[Tensor, "window set"], obs: int) -> Bool[Tensor, "window set set"]:
-    """True where the row may read the column, in sets of `obs` known tokens and then targets.
-
-    Every token reads the known tokens and itself; known tokens also read the targets, so that they
-    know what is asked. A target never reads another target directly, unless nothing is known.
+    Every token attends to the known tokens and to itself; known tokens also attend to the targets.
+    Targets do not attend to each other, unless nothing is known (the paper's appendix).
     """
     size = valid.shape[1]
-    attend = valid.unsqueeze(1).repeat(1, size, 1)
-    alone = ~valid[:, :obs].any(dim=1)
-    attend[:, obs:, obs:] &= alone[:, None, None]
-    return attend | torch.eye(size, dtype=torch.bool, device=valid.device)
+    mask = valid.unsqueeze(1).repeat(1, size, 1)
+    nothing_known = ~valid[:, :n_known].any(dim=1)
+    mask[:, n_known:, n_known:] &= nothing_known[:, None, None]
+    return mask | torch.eye(size, dtype=torch.bool, device=valid.device)
 
 
-def attention_bias(
-    valid: Bool[Tensor, "window set"], obs: int, dtype: torch.dtype
-) -> Float[Tensor, "window 1 set set"]:
-    """`attention_mask` as an additive bias on the attention scores."""
-    never = torch.zeros((), dtype=dtype, device=valid.device), -torch.inf
-    return torch.where(attention_mask(valid, obs), *never).unsqueeze(1)
+def additive_mask(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
+    """Converts a mask to a bias on attention scores: 0 where it is True, -∞ elsewhere."""
+    return torch.where(mask, torch.zeros((), dtype=dtype, device=mask.device), -torch.inf)
 
 
-def turns(time: Float[Tensor, "window set"], pairs: int) -> Complex[Tensor, "window set 1 pairs"]:
-    """The turns that `rotate` gives pairs of channels at each time, as complex numbers."""
-    step = (LONGEST / SHORTEST) ** (1 / max(1, pairs - 1))
-    period = SHORTEST * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
+def rotary_angles(
+    time: Float[Tensor, "window set"], pairs: int, periods: tuple[float, float]
+) -> Complex[Tensor, "window set 1 pairs"]:
+    """Returns exp(i·2πt/p) for geometrically spaced periods p, from the first to the second."""
+    shortest, longest = periods
+    step = (longest / shortest) ** (1 / max(1, pairs - 1))
+    period = shortest * step ** torch.arange(pairs, device=time.device, dtype=time.dtype)
     angle = 2 * torch.pi * time[:, :, None, None] / period
-    # Not torch.polar, which is slower than the two it is made of.
-    return torch.complex(angle.cos(), angle.sin())
+    return torch.complex(angle.cos(), angle.sin())  # torch.polar is slower
 
 
 def rotate(
-    channels: Float[Tensor, "window set head size"], turn: Complex[Tensor, "window set 1 pairs"]
+    channels: Float[Tensor, "window set head size"], angles: Complex[Tensor, "window set 1 pairs"]
 ) -> Float[Tensor, "window set head size"]:
-    """Turns pairs of channels by angles proportional to time.
+    """Rotates pairs of channels (rotary position embedding).
 
-    The product of a query and a key turned so depends on the difference of their times only.
+    The product of a rotated query and a rotated key depends only on the difference of their times.
     """
-    channels = channels.to(turn.real.dtype)  # which autocast may have lowered
-    pairs = turn.shape[-1]  # in words, since a set may be empty
+    channels = channels.to(angles.real.dtype)  # autocast may have lowered the precision
+    pairs = angles.shape[-1]  # explicit, because a set may be empty
     paired = torch.view_as_complex(channels.reshape(*channels.shape[:-1], pairs, 2))
-    return torch.view_as_real(paired * turn).flatten(-2)
+    return torch.view_as_real(paired * angles).flatten(-2)
 
 
 class SetAttention(nn.Module):
-    """Multi-head attention without positions: equivariant to the order of the set.
+    """Multi-head attention that is equivariant to permutations of the set.
 
     Args:
         width: Channels of a token.
         heads: Attention heads.
-        head_size: Channels of each head.
+        head_size: Channels of each head's queries, keys and values.
     """
 
     def __init__(self, width: int, heads: int, head_size: int) -> None:
@@ -82,46 +80,48 @@ class SetAttention(nn.Module):
         self,
         tokens: Float[Tensor, "window set width"],
         first: int,
-        bias: Float[Tensor, "#window 1 #asking set"] | None,
-        turn: Complex[Tensor, "window set 1 pairs"] | None,
-    ) -> Float[Tensor, "window asking width"]:
-        """Mixes the tokens from `first` on with those that `bias` lets them read.
+        bias: Float[Tensor, "#window 1 #query set"] | None,
+        angles: Complex[Tensor, "window set 1 pairs"] | None,
+    ) -> Float[Tensor, "window query width"]:
+        """Returns the attention output of the tokens from index `first` on.
 
-        With the `turns` of their times, attention reads differences of time as well.
+        Args:
+            tokens: The set.
+            first: Index of the first token that attends; all tokens are attended to.
+            bias: Additive mask of the attention scores.
+            angles: The `rotary_angles` of the tokens' times, for relative time.
         """
-        query, key, value = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
-        mixed = scaled_dot_product_attention(query, key, value, bias)
-        return self.out(mixed.transpose(1, 2).flatten(-2))
+        query, key, value = self._project(tokens, first, angles)
+        return self._merge(scaled_dot_product_attention(query, key, value, bias))
 
     def weights(
         self,
         tokens: Float[Tensor, "window set width"],
         first: int,
-        bias: Float[Tensor, "#window 1 #asking set"] | None,
-        turn: Complex[Tensor, "window set 1 pairs"] | None,
-    ) -> Float[Tensor, "window head asking set"]:
-        """How much `forward` takes of each token, which sums to 1 over them."""
-        query, key, _ = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
-        alike = query @ key.mT / query.shape[-1] ** 0.5
-        return (alike if bias is None else alike + bias).softmax(-1)
+        bias: Float[Tensor, "#window 1 #query set"] | None,
+        angles: Complex[Tensor, "window set 1 pairs"] | None,
+    ) -> Float[Tensor, "window head query set"]:
+        """Returns the softmax weights that `forward` uses; they sum to 1 over the set."""
+        query, key, _ = self._project(tokens, first, angles)
+        scores = query @ key.mT / query.shape[-1] ** 0.5
+        return (scores if bias is None else scores + bias).softmax(-1)
 
     def _project(
         self,
         tokens: Float[Tensor, "window set width"],
         first: int,
-        turn: Complex[Tensor, "window set 1 pairs"] | None,
+        angles: Complex[Tensor, "window set 1 pairs"] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (window, set, head, head_size)."""
+        """Returns queries, keys and values, (window, head, set, head_size)."""
         keys = [self.key.weight, self.value.weight]
-        if first == 0:
-            # One large product is faster than three small ones.
+        if first == 0:  # one large product is faster than two
             query, key, value = self._by_head(tokens, [self.query.weight, *keys])
         else:
             (query,) = self._by_head(tokens[:, first:], [self.query.weight])
             key, value = self._by_head(tokens, keys)
-        if turn is not None:
-            query, key = rotate(query, turn[:, first:]), rotate(key, turn)
-        return query, key, value
+        if angles is not None:
+            query, key = rotate(query, angles[:, first:]), rotate(key, angles)
+        return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
     def _by_head(
         self, tokens: Float[Tensor, "window set width"], weights: list[Tensor]
@@ -131,33 +131,38 @@ class SetAttention(nn.Module):
         by_head = joined.reshape(*joined.shape[:2], len(weights) * self.heads, size)
         return list(torch.split(by_head, self.heads, dim=2))
 
+    def _merge(
+        self, by_head: Float[Tensor, "window head query size"]
+    ) -> Float[Tensor, "window query width"]:
+        return self.out(by_head.transpose(1, 2).flatten(-2))
+
 
 class SummaryAttention(SetAttention):
-    """Attention by way of a few summaries: what it costs grows with the set, not with its square.
+    """Attention through a fixed number of summaries: linear, not quadratic, in the set's size.
 
-    Learnt queries take keys and values of their own from the tokens, and the tokens read those.
+    Learnt queries summarise the keys and the values of the set; the tokens attend to the summaries
+    (induced set attention, as in the Set Transformer).
 
     Args:
         width: Channels of a token.
         heads: Attention heads.
         head_size: Channels of each head.
-        summaries: How many summaries there are.
+        summaries: Number of summaries.
     """
 
     def __init__(self, width: int, heads: int, head_size: int, summaries: int) -> None:
         super().__init__(width, heads, head_size)
-        self.ask = nn.Parameter(torch.randn(1, heads, summaries, head_size))
+        self.summary_query = nn.Parameter(torch.randn(1, heads, summaries, head_size))
 
     def forward(
         self,
         tokens: Float[Tensor, "window set width"],
         first: int,
-        bias: Float[Tensor, "#window 1 #asking set"] | None,
-        turn: Complex[Tensor, "window set 1 pairs"] | None,
-    ) -> Float[Tensor, "window asking width"]:
-        """Mixes the tokens from `first` on with summaries of those that `bias` shows to all."""
-        query, key, value = (x.transpose(1, 2) for x in self._project(tokens, first, turn))
-        ask = self.ask.to(key.dtype).expand(key.shape[0], -1, -1, -1)
-        keys, values = (scaled_dot_product_attention(ask, key, x, bias) for x in (key, value))
-        mixed = scaled_dot_product_attention(query, keys, values)
-        return self.out(mixed.transpose(1, 2).flatten(-2))
+        bias: Float[Tensor, "#window 1 #query set"] | None,
+        angles: Complex[Tensor, "window set 1 pairs"] | None,
+    ) -> Float[Tensor, "window query width"]:
+        """Returns the attention output of the tokens from index `first` on."""
+        query, key, value = self._project(tokens, first, angles)
+        learnt = self.summary_query.to(key.dtype).expand(key.shape[0], -1, -1, -1)
+        keys, values = (scaled_dot_product_attention(learnt, key, x, bias) for x in (key, value))
+        return self._merge(scaled_dot_product_attention(query, keys, values))

@@ -1,126 +1,164 @@
-"""What networks share: how they answer, and the layers they are built of."""
+"""`Network`: the base class of all networks, with the blend, the shrinkage and the head."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
 from nrtsi.network.attention import SetAttention
-from nrtsi.network.heads import CellDistribution, GaussianHead, PointHead
-from nrtsi.network.perceptron import FARTHEST
+from nrtsi.network.heads import HEADS, CellDistribution
+from nrtsi.network.layers import norm
 from nrtsi.network.tokens import TokenLayout, Tokens
+from nrtsi.schedule.plan import Step
+from nrtsi.schedule.windows import Windows, windows
 
-__all__ = ["Network", "feed_forward", "norm"]
+__all__ = ["Network"]
 
 
-class Network(nn.Module):
-    """Answers for the targets of windows; a subclass says how the tokens are encoded.
+class Network(nn.Module, ABC):
+    """Predicts the targets of windows; a subclass encodes the tokens.
+
+    With `config.residual` the prediction of a cell is `blend + correction_scale × shrinkage × h`,
+    where h is the output of the head and the blend is a weighted mean of linear interpolation and
+    the base predictions. The buffers have one entry per distance bin and channel.
 
     Args:
         config: Sizes and inputs.
+        layout: Channels of the tokens.
     """
 
     feature_scale: Tensor
-    """What each channel of a token is divided by: differences may be a thousandth of values."""
+    """Root mean square of each input channel, by which it is divided."""
 
     blend_weights: Tensor
-    """Share of each hint in what is corrected, the rest being the interpolation; by a cell's
-    distance from what is known, and by channel."""
+    """Weight of each base prediction in the blend; the rest is the weight of interpolation."""
 
     correction_scale: Tensor
-    """What that leaves over, likewise: the unit of the corrections."""
+    """Root mean squared error of the blend: the unit of the corrections."""
 
     shrinkage: Tensor
-    """Share of each correction that is made, likewise; found after training."""
+    """Factor of the corrections, fitted after training."""
 
     scale_factor: Tensor
-    """What each scale is multiplied by, likewise."""
+    """Factor of the predicted std, fitted after training."""
 
-    scales_features = True
-    """Whether its inputs are brought to one size."""
+    scales_features: ClassVar[bool] = True
+    """Whether the input channels are divided by their root mean square."""
 
-    windows_per_core = 32
-    """Windows that are worth a core of their own."""
+    windows_per_core: ClassVar[int] = 32
+    """Windows of a training step from which another core makes the step faster."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layout: TokenLayout) -> None:
         super().__init__()
         self.config = config
 
+    @abstractmethod
+    def forward(self, tokens: Tokens) -> CellDistribution:
+        """Predicts the targets of every window."""
+
+    @abstractmethod
+    def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
+        """Returns True where the target attends to the token in a single block."""
+
+    @abstractmethod
+    def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
+        """Returns the attention weights of the targets, for every block in which they attend."""
+
+    @classmethod
+    def windows(
+        cls,
+        step: Step,
+        start: Int[np.ndarray, " bound"],
+        config: ModelConfig,
+        chosen: Bool[np.ndarray, " target"] | None = None,
+    ) -> Windows:
+        """Divides the targets of a step, or the chosen ones, among windows of known rows."""
+        known, level = cls.known_rows(step)
+        chosen = np.ones(step.rows.size, dtype=bool) if chosen is None else chosen
+        return windows(
+            np.flatnonzero(known), step.rows[chosen], level[chosen], start, config.window_rows
+        )
+
+    @classmethod
+    def known_rows(cls, step: Step) -> tuple[Bool[np.ndarray, " row"], Int[np.ndarray, " target"]]:
+        """Returns the mask of the rows that windows may hold as known, and the targets' levels."""
+        return step.sources, step.level
+
+    @classmethod
+    def window_bytes(
+        cls, size: Int[np.ndarray, " window"], config: ModelConfig, layout: TokenLayout
+    ) -> Int[np.ndarray, " window"]:
+        """Estimates the memory of a window of `size` rows, its inputs and activations."""
+        return size * 4 * (token_floats(config) + row_floats(config, layout)) + 12 * size**2
+
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
-    def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
-        """True where something of the token can reach the target in a single block."""
-        raise NotImplementedError
-
-    def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
-        """How much each target reads of each token, for every block in which targets read."""
-        raise NotImplementedError
-
     def _add_head(self, layout: TokenLayout, outputs: int | None) -> None:
-        """The last layers: of `outputs` channels a token, or None where a token is a cell."""
+        """Adds the head of `outputs` values per token, None if a token is a cell, and buffers."""
         self.norm = norm(self.config)
-        head = GaussianHead if self.config.head == "gaussian" else PointHead
-        self.head = head(self.config.width, outputs)
-        if self.config.residual:
-            # The untrained network corrects nothing.
-            nn.init.zeros_(self.head.mean.weight)
-            nn.init.zeros_(self.head.mean.bias)
-            for name in ("correction_scale", "shrinkage", "scale_factor"):
-                self.register_buffer(name, torch.ones(layout.distance_bins, layout.dims))
-            if self.scales_features:
-                self.register_buffer("feature_scale", torch.ones(layout.channels(self.config)))
-            if layout.base_predictors:
-                self.register_buffer(
-                    "blend_weights",
-                    torch.zeros(layout.distance_bins, layout.base_predictors, layout.dims),
-                )
+        self.head = HEADS[self.config.head](self.config, outputs)
+        if not self.config.residual:
+            return
+        # The correction of an untrained network is 0.
+        nn.init.zeros_(self.head.mean.weight)
+        nn.init.zeros_(self.head.mean.bias)
+        bins, dims, predictors = layout.distance_bins, layout.dims, layout.base_predictors
+        for name in ("correction_scale", "shrinkage", "scale_factor"):
+            self.register_buffer(name, torch.ones(bins, dims))
+        if self.scales_features:
+            self.register_buffer("feature_scale", torch.ones(layout.channels(self.config)))
+        if predictors:
+            self.register_buffer("blend_weights", torch.zeros(bins, predictors, dims))
 
-    def _answer(
-        self, asked: Float[Tensor, "window target *encoded"], tokens: Tokens
+    def _predict(
+        self, targets: Float[Tensor, "window target *encoded"], tokens: Tokens
     ) -> CellDistribution:
-        """What the encoded targets say."""
-        # What is added to the interpolation is small: in full precision, whatever autocast says.
-        with torch.autocast(asked.device.type, enabled=False):
-            prediction = self.head(self.norm(asked.to(self.head.mean.weight.dtype)))
+        """Applies the head to the encoded targets and corrects the blend."""
+        # In full precision even under autocast, because corrections are small.
+        with torch.autocast(targets.device.type, enabled=False):
+            prediction = self.head(self.norm(targets.to(self.head.mean.weight.dtype)))
         if not self.config.residual:
             return prediction
-        buffers = self.shrinkage, self.scale_factor, self.correction_scale
         shrinkage, scale_factor, correction_scale = (
-            _of_cells(by, tokens.distance_bin) for by in buffers
+            _by_cell(buffer, tokens.distance_bin)
+            for buffer in (self.shrinkage, self.scale_factor, self.correction_scale)
         )
         return prediction.shrunk(shrinkage, scale_factor).shifted(
             self.blend(tokens), correction_scale
         )
 
-    def read(self, tokens: Tokens) -> Float[Tensor, "window set channel"]:
-        """What the tokens carry, all channels of a like size."""
+    def inputs(self, tokens: Tokens) -> Float[Tensor, "window set channel"]:
+        """Returns the features of the tokens, scaled and clipped."""
         if "feature_scale" not in self._buffers:
             return tokens.feature
-        return (tokens.feature / self.feature_scale).clamp(-FARTHEST, FARTHEST)
+        clip = self.config.input_clip
+        return (tokens.feature / self.feature_scale).clamp(-clip, clip)
 
     def blend(self, tokens: Tokens) -> Float[Tensor, "window target dim"]:
-        """What is corrected, where the network predicts corrections."""
+        """Returns the weighted mean of interpolation and base predictions."""
         if "blend_weights" not in self._buffers:
             return tokens.interpolation
-        line = tokens.interpolation.unsqueeze(2)
-        share = _of_cells(self.blend_weights, tokens.distance_bin.unsqueeze(2))
-        return tokens.interpolation + (share * (tokens.base_predictions - line)).sum(dim=2)
+        weights = _by_cell(self.blend_weights, tokens.distance_bin.unsqueeze(2))
+        difference = tokens.base_predictions - tokens.interpolation.unsqueeze(2)
+        return tokens.interpolation + (weights * difference).sum(dim=2)
 
-    def _weights(self, readers: nn.Module, tokens: Tokens) -> list[Tensor]:
-        """The weights of every plain attention among `readers`, in the order of their use."""
+    def _recorded_weights(self, layers: nn.Module, tokens: Tokens) -> list[Tensor]:
+        """Returns the weights of every `SetAttention` in `layers`, in the order of the calls."""
         weights: list[Tensor] = []
 
-        def keep(attention: SetAttention, arguments: tuple[Any, ...]) -> None:
+        def record(attention: SetAttention, arguments: tuple[Any, ...]) -> None:
             weights.append(attention.weights(*arguments))
 
         hooks = [
-            module.register_forward_pre_hook(keep)
-            for module in readers.modules()
+            module.register_forward_pre_hook(record)
+            for module in layers.modules()
             if isinstance(module, SetAttention)
         ]
         try:
@@ -131,27 +169,22 @@ class Network(nn.Module):
         return weights
 
 
-def _of_cells(
-    by: Float[Tensor, "distance_bin *hint dim"],
-    distance_bin: Int[Tensor, "window target *#hint #dim"],
-) -> Float[Tensor, "window target *hint dim"]:
-    """What each target has of what is kept by distance and channel."""
+def token_floats(config: ModelConfig) -> int:
+    """Estimates the activations of a token inside a network."""
+    return 6 * config.width + 2 * config.feed_forward + 8 * config.heads * config.head_size
+
+
+def row_floats(config: ModelConfig, layout: TokenLayout) -> int:
+    """Estimates the inputs of a row while they are gathered."""
+    return 4 * layout.channels(config) + 24 * layout.dims
+
+
+def _by_cell(
+    buffer: Float[Tensor, "distance_bin *predictor dim"],
+    distance_bin: Int[Tensor, "window target *#predictor #dim"],
+) -> Float[Tensor, "window target *predictor dim"]:
+    """Looks up the entry of each target's distance bin and channel."""
     others = torch.meshgrid(
-        *(torch.arange(size, device=by.device) for size in by.shape[1:]), indexing="ij"
+        *(torch.arange(size, device=buffer.device) for size in buffer.shape[1:]), indexing="ij"
     )
-    return by[(distance_bin, *others)]
-
-
-def feed_forward(config: ModelConfig) -> nn.Sequential:
-    """Two linear layers, token by token."""
-    return nn.Sequential(
-        nn.Linear(config.width, config.feed_forward),
-        nn.GELU() if config.normalise else nn.ReLU(),
-        nn.Linear(config.feed_forward, config.width),
-    )
-
-
-def norm(config: ModelConfig) -> nn.Module:
-    """Layer norm, where it is wanted."""
-    # Layer norm and not RMS norm: a CPU has it as one fused operation, and a step is faster.
-    return nn.LayerNorm(config.width, bias=False) if config.normalise else nn.Identity()
+    return buffer[(distance_bin, *others)]

@@ -1,144 +1,156 @@
-"""The network for partly observed rows: one token a cell, which is a row and a channel of it."""
+"""A network for partially observed rows: one token per cell, attention over time and channels."""
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Complex, Float, Int
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
-from nrtsi.network.attention import SetAttention, SummaryAttention, turns
-from nrtsi.network.base import Network, feed_forward, norm
+from nrtsi.network.attention import SetAttention, SummaryAttention, additive_mask, rotary_angles
+from nrtsi.network.base import Network, row_floats, token_floats
 from nrtsi.network.heads import CellDistribution
+from nrtsi.network.layers import feed_forward, norm
 from nrtsi.network.tokens import TokenLayout, Tokens
+from nrtsi.schedule.plan import Step
 
-__all__ = ["MANY", "CellNetwork"]
-
-# Channels that read each other one by one; more of them read summaries, so many.
-MANY, SUMMARIES = 64, 16
+__all__ = ["CellNetwork"]
 
 
 class CellNetwork(Network):
-    """Cells read along their channel, then along their row, block after block.
+    """Blocks of attention along each channel (over time) and along each row (over channels).
 
-    Every cell of a window is a token, known or not. It carries what is its own, what is its row's,
-    and a learnt identity of its channel.
-
-    Args:
-        config: Sizes and inputs.
-        layout: What the tokens carry; every mark of a row must be there channel by channel.
+    Every cell of a window is a token, known or missing. Its embedding is the sum of those of its
+    own features, of the features of its row, and of its channel.
     """
 
     windows_per_core = 2
 
-    # Every channel is scaled by itself: one size made no difference (docs/research-log.md).
+    # Scaling the inputs made no difference here (docs/research-log.md).
     scales_features = False
 
     def __init__(self, config: ModelConfig, layout: TokenLayout) -> None:
-        super().__init__(config)
-        assert layout.partial, "cells need to know of each channel what is known"
+        super().__init__(config, layout)
+        assert layout.partial, "the network 'cells' needs the mask of every channel"
         self.dims = layout.dims
-        # What is the row's stands before and behind what is the cells'.
-        self.before = config.time_channels + 2 * len(layout.periods)
-        self.behind = 2 * config.relative
-        of_row = self.before + self.behind
-        of_cell, odd = divmod(layout.channels(config) - of_row, layout.dims)
-        assert not odd, "what is not the row's must be there for every channel"
+        # The features of a row precede and follow those of its cells.
+        self.n_first = config.time_channels + 2 * len(layout.periods)
+        self.n_last = 2 * config.relative
+        of_row = self.n_first + self.n_last
+        of_cell, rest = divmod(layout.channels(config) - of_row, layout.dims)
+        assert not rest, "features of cells must exist for every channel"
         self.embed = nn.Linear(of_cell, config.width)
-        self.enter_row = nn.Linear(of_row, config.width, bias=False)
-        self.identity = nn.Parameter(torch.randn(layout.dims, config.width) / 2)
+        self.embed_row = nn.Linear(of_row, config.width, bias=False)
+        self.channel_embedding = nn.Parameter(torch.randn(layout.dims, config.width) / 2)
         self.blocks = nn.ModuleList(CellBlock(config, layout.dims) for _ in range(config.blocks))
         self._add_head(layout, None)
+
+    @classmethod
+    def known_rows(cls, step: Step) -> tuple[Bool[np.ndarray, " row"], Int[np.ndarray, " target"]]:
+        """Returns all rows with known cells, targets too; these are of the finest level."""
+        return step.known, np.where(step.known[step.rows], 0, step.level)
+
+    @classmethod
+    def window_bytes(
+        cls, size: Int[np.ndarray, " window"], config: ModelConfig, layout: TokenLayout
+    ) -> Int[np.ndarray, " window"]:
+        """Estimates the memory of a window of `size` rows, its inputs and activations."""
+        dims = layout.dims
+        pairs = config.heads * dims * size * (size + min(dims, config.max_attended_channels))
+        floats = dims * token_floats(config) + row_floats(config, layout)
+        return size * 4 * floats + 4 * pairs
 
     def forward(self, tokens: Tokens) -> CellDistribution:
         """Predicts the targets of every window."""
         packed = _Packed.of(tokens)
-        encoded = self._enter(packed.feature)
+        encoded = self._embed(packed.feature)
         bias = packed.bias(self.dims, encoded.dtype)
-        turn = self._turn(packed.time)
+        angles = self._angles(packed.time)
         for block in self.blocks:
-            encoded = block(encoded, bias, turn)
-        return self._answer(packed.targets(encoded.transpose(1, 2)), tokens)
+            encoded = block(encoded, bias, angles)
+        return self._predict(packed.targets(encoded.transpose(1, 2)), tokens)
 
     def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
-        """True for all rows of the window: cells of targets read each other as well."""
+        """Returns True for all rows of the window, targets too."""
         targets = tokens.interpolation.shape[1]
         return tokens.valid.unsqueeze(1).expand(-1, targets, -1)
 
     def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
-        """How much the cells of a target read of each row, over time and on the average.
-
-        What they read of the other channels of their own row is not in it.
-        """
+        """Returns the weights of the attention over time, averaged over the cells of a target."""
         packed = _Packed.of(tokens)
-        readers = nn.ModuleList(
-            block.over_time for block in self.blocks if isinstance(block, CellBlock)
+        layers = nn.ModuleList(
+            block.time_attention for block in self.blocks if isinstance(block, CellBlock)
         )
-        return [packed.unpacked(each, self.dims) for each in self._weights(readers, tokens)]
+        return [packed.unpacked(w, self.dims) for w in self._recorded_weights(layers, tokens)]
 
-    def _enter(
+    def _embed(
         self, feature: Float[Tensor, "window row channel"]
     ) -> Float[Tensor, "window dim row width"]:
-        end = feature.shape[-1] - self.behind
-        own = feature[..., self.before : end]
-        own = own.reshape(*feature.shape[:2], -1, self.dims)
-        of_row = torch.cat([feature[..., : self.before], feature[..., end:]], dim=-1)
-        cells = self.embed(own.permute(0, 3, 1, 2)) + self.enter_row(of_row).unsqueeze(1)
-        return cells + self.identity[:, None]
+        end = feature.shape[-1] - self.n_last
+        of_cells = feature[..., self.n_first : end].reshape(*feature.shape[:2], -1, self.dims)
+        of_row = torch.cat([feature[..., : self.n_first], feature[..., end:]], dim=-1)
+        cells = self.embed(of_cells.permute(0, 3, 1, 2)) + self.embed_row(of_row).unsqueeze(1)
+        return cells + self.channel_embedding[:, None]
 
-    def _turn(
+    def _angles(
         self, time: Float[Tensor, "window row"]
     ) -> Complex[Tensor, "sequence row 1 pairs"] | None:
-        if not self.config.relative:
+        config = self.config
+        if not config.relative:
             return None
-        return turns(time, self.config.head_size // 2).repeat_interleave(self.dims, dim=0)
+        angles = rotary_angles(time, config.head_size // 2, config.rotary_periods)
+        return angles.repeat_interleave(self.dims, dim=0)
 
 
 class CellBlock(nn.Module):
-    """Attention over time, attention over channels and a feed-forward layer, each added."""
+    """Attention over time, attention over channels and a feed-forward layer, each residual."""
 
     def __init__(self, config: ModelConfig, dims: int) -> None:
         super().__init__()
         sizes = config.width, config.heads, config.head_size
-        self.over_time = SetAttention(*sizes)
-        self.over_channels = (
-            SetAttention(*sizes) if dims <= MANY else SummaryAttention(*sizes, SUMMARIES)
+        self.time_attention = SetAttention(*sizes)
+        self.channel_attention = (
+            SetAttention(*sizes)
+            if dims <= config.max_attended_channels
+            else SummaryAttention(*sizes, config.channel_summaries)
         )
         self.feed_forward = feed_forward(config)
-        self.before_time, self.before_channels = norm(config), norm(config)
-        self.before_feed_forward = norm(config)
+        self.time_norm, self.channel_norm = norm(config), norm(config)
+        self.feed_forward_norm = norm(config)
 
     def forward(
         self,
         cells: Float[Tensor, "window dim row width"],
         bias: Float[Tensor, "sequence 1 1 row"] | None,
-        turn: Complex[Tensor, "sequence row 1 pairs"] | None,
+        angles: Complex[Tensor, "sequence row 1 pairs"] | None,
     ) -> Float[Tensor, "window dim row width"]:
-        """Lets the cells of each channel, and then those of each row, read each other."""
+        """Encodes the cells of windows."""
         windows, dims = cells.shape[:2]
-        channel = self.before_time(cells).flatten(0, 1)
-        cells = cells + self.over_time(channel, 0, bias, turn).unflatten(0, (windows, dims))
-        # A padded row reads itself, and nobody reads it.
-        row = self.before_channels(cells).transpose(1, 2).flatten(0, 1)
-        read = self.over_channels(row, 0, None, None).unflatten(0, (windows, -1))
-        cells = cells + read.transpose(1, 2)
-        return cells + self.feed_forward(self.before_feed_forward(cells))
+        channels = self.time_norm(cells).flatten(0, 1)
+        attended = self.time_attention(channels, 0, bias, angles)
+        cells = cells + attended.unflatten(0, (windows, dims))
+        # Padded rows attend only to themselves, and no other row attends to them.
+        rows = self.channel_norm(cells).transpose(1, 2).flatten(0, 1)
+        attended = self.channel_attention(rows, 0, None, None).unflatten(0, (windows, -1))
+        cells = cells + attended.transpose(1, 2)
+        return cells + self.feed_forward(self.feed_forward_norm(cells))
 
 
 @dataclass(frozen=True)
 class _Packed:
     """The rows of windows without the padding between known rows and targets.
 
-    Where rows are partly observed, a window has many of the one and few of the other or the other
-    way round: padded for both, it would be twice as long.
+    Of partially observed rows some windows have many known rows and few targets, others few and
+    many: padded for both, windows would be twice as long.
     """
 
     feature: Float[Tensor, "window row channel"]
     time: Float[Tensor, "window row"]
     valid: Bool[Tensor, "window row"]
 
-    place: Int[Tensor, "window set"]
-    """Where each token of the set is among the rows; the last, where it is padding."""
+    index: Int[Tensor, "window set"]
+    """Index of each token of the set among the rows; the last row for padding."""
 
     n_known: int
 
@@ -147,35 +159,31 @@ class _Packed:
         order = torch.argsort(~tokens.valid, dim=1, stable=True)
         size = int(tokens.valid.sum(dim=1).max())
         window = torch.arange(order.shape[0], device=order.device).unsqueeze(1)
-        place = torch.argsort(order, dim=1).clamp(max=size - 1)
-        chosen = window, order[:, :size]
+        index = torch.argsort(order, dim=1).clamp(max=size - 1)
+        first = window, order[:, :size]
         return cls(
-            tokens.feature[chosen],
-            tokens.time[chosen],
-            tokens.valid[chosen],
-            place,
-            tokens.n_known,
+            tokens.feature[first], tokens.time[first], tokens.valid[first], index, tokens.n_known
         )
 
     def bias(self, dims: int, dtype: torch.dtype) -> Float[Tensor, "sequence 1 1 row"] | None:
-        """What hides the padding, for the rows of every channel; None where there is none."""
+        """Returns the additive mask of the padding for every channel; None without padding."""
         if self.valid.all():
             return None
-        never = torch.zeros((), dtype=dtype, device=self.valid.device), -torch.inf
-        return torch.where(self.valid, *never).repeat_interleave(dims, dim=0)[:, None, None]
+        mask = additive_mask(self.valid, dtype)
+        return mask.repeat_interleave(dims, dim=0)[:, None, None]
 
     def targets(
         self, rows: Float[Tensor, "window row dim width"]
     ) -> Float[Tensor, "window target dim width"]:
-        """The rows that are targets, where the set has them."""
+        """Returns the rows that are targets, in the order of the set."""
         window = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)
-        return rows[window, self.place[:, self.n_known :]]
+        return rows[window, self.index[:, self.n_known :]]
 
     def unpacked(
         self, weights: Float[Tensor, "sequence head row row"], dims: int
     ) -> Float[Tensor, "window head target set"]:
-        """Weights between rows as weights between targets and tokens of the set."""
+        """Converts weights between rows to weights between targets and tokens of the set."""
         mean = weights.reshape(-1, dims, *weights.shape[1:]).mean(dim=1)
         window = torch.arange(mean.shape[0], device=mean.device)[:, None, None]
-        target = self.place[:, self.n_known :, None]
-        return mean.permute(0, 2, 3, 1)[window, target, self.place[:, None]].permute(0, 3, 1, 2)
+        target = self.index[:, self.n_known :, None]
+        return mean.permute(0, 2, 3, 1)[window, target, self.index[:, None]].permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""What a network says of a cell: a single guess, or a distribution."""
+"""Output heads: map an encoded target to a point prediction or a Gaussian for every cell."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -7,170 +7,172 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Gaussian", "GaussianHead", "Point", "PointHead", "CellDistribution"]
+from nrtsi.config import ModelConfig
 
-# Below this a cell that happens to fit exactly dominates the likelihood of a batch.
-SMALLEST_LOG_SCALE = -9.0
-
-# The largest scale: six times what interpolation leaves over on the average, for there are bursts.
-# What is drawn is read when the next point is drawn: a scale without bound, far too wide here and
-# there, would grow from draw to draw.
-LARGEST_LOG_SCALE = 1.8
+__all__ = ["HEADS", "CellDistribution", "Gaussian", "GaussianHead", "Point", "PointHead"]
 
 
 @runtime_checkable
 class CellDistribution(Protocol):
-    """The one interface that training and inference know; a new head implements these seven."""
+    """The predictive distribution of cells, as training and inference use it."""
 
     @property
     def mean(self) -> Float[Tensor, "*batch dim"]:
-        """Best single guess."""
+        """The point prediction."""
         ...
 
     @property
-    def scale(self) -> Float[Tensor, "*batch dim"]:
-        """How far the truth may be from it: as large as errors of the kind usually are."""
+    def std(self) -> Float[Tensor, "*batch dim"]:
+        """The expected size of its error."""
         ...
 
     def shifted(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "CellDistribution":
-        """The same prediction for `shift + scale × cell`."""
+        """Returns the distribution of `shift + scale × cell`."""
         ...
 
     def shrunk(
         self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
     ) -> "CellDistribution":
-        """The same with a share of its best guess, so many times as wide."""
+        """Returns the distribution with `share × mean` and `scale_factor × std`."""
         ...
 
-    def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """The draw that standard normal `noise` stands for; a single guess returns its mean."""
+    def sample(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Returns the sample that standard normal `noise` determines."""
         ...
 
     def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
-        """The value that a cell stays below with probability `level`."""
+        """Returns the quantile of every cell."""
         ...
 
     def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Loss of every cell, unreduced: the caller knows which cells count."""
+        """Returns the training loss of every cell, unreduced."""
         ...
 
 
 @dataclass(frozen=True)
 class Point:
-    """A single guess for every cell; its scale is that of the unit it is told in."""
+    """A point prediction; it knows no uncertainty, and its `std` is the unit of the cells."""
 
     mean: Float[Tensor, "*batch dim"]
     unit: Float[Tensor, "#*batch dim"] | float = 1.0
 
     @property
-    def scale(self) -> Float[Tensor, "*batch dim"]:
-        """The unit, of every cell alike."""
+    def std(self) -> Float[Tensor, "*batch dim"]:
+        """The unit."""
         return torch.ones_like(self.mean) * self.unit
 
     def shifted(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Point":
-        """The same guess for `shift + scale × cell`."""
+        """Returns the prediction of `shift + scale × cell`."""
         return Point(shift + scale * self.mean, scale * self.unit)
 
     def shrunk(
         self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
     ) -> "Point":
-        """A share of the guess."""
+        """Returns the prediction with `share × mean`."""
         return Point(share * self.mean, self.unit)
 
-    def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """The guess, whatever the noise."""
+    def sample(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Returns the mean."""
         return self.mean
 
     def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
-        """The guess, whatever the level."""
+        """Returns the mean."""
         return self.mean
 
     def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Squared error."""
+        """Returns the squared error."""
         return (truth - self.mean).square()
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """An independent normal distribution for every cell."""
+    """An independent normal distribution for every cell: the paper's diagonal covariance."""
 
     mean: Float[Tensor, "*batch dim"]
-    log_scale: Float[Tensor, "*batch dim"]
+    log_std: Float[Tensor, "*batch dim"]
 
     @property
-    def scale(self) -> Float[Tensor, "*batch dim"]:
+    def std(self) -> Float[Tensor, "*batch dim"]:
         """The standard deviation."""
-        return self.log_scale.exp()
+        return self.log_std.exp()
 
     def shifted(
         self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
     ) -> "Gaussian":
-        """The same distribution for `shift + scale × cell`."""
-        return Gaussian(shift + scale * self.mean, self.log_scale + scale.log())
+        """Returns the distribution of `shift + scale × cell`."""
+        return Gaussian(shift + scale * self.mean, self.log_std + scale.log())
 
     def shrunk(
         self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
     ) -> "Gaussian":
-        """The same distribution about a share of its mean, so many times as wide."""
-        return Gaussian(share * self.mean, self.log_scale + scale_factor.log())
+        """Returns the distribution with `share × mean` and `scale_factor × std`."""
+        return Gaussian(share * self.mean, self.log_std + scale_factor.log())
 
-    def draw(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Mean plus scaled noise."""
-        return self.mean + self.scale * noise
+    def sample(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+        """Returns `mean + std × noise`."""
+        return self.mean + self.std * noise
 
     def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
-        """Mean plus the standard normal's quantile, scaled."""
+        """Returns `mean + std × Φ⁻¹(level)`."""
         probability = torch.as_tensor(level, dtype=self.mean.dtype, device=self.mean.device)
-        return self.draw(torch.special.ndtri(probability).expand_as(self.mean))
+        return self.sample(torch.special.ndtri(probability).expand_as(self.mean))
 
     def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Squared error for the mean, and for the scale the likelihood given that mean.
+        """Returns the squared error plus the negative log-likelihood with a detached mean.
 
-        The likelihood alone would let a cell with a large scale excuse a poor mean.
+        With the likelihood alone (the paper's eq. 5), a large std would excuse a poor mean.
         """
         error = truth - self.mean
-        standard = error.detach() * (-self.log_scale).exp()
-        return error.square() + self.log_scale + 0.5 * standard.square()
+        standardised = error.detach() * (-self.log_std).exp()
+        return error.square() + self.log_std + 0.5 * standardised.square()
 
 
-class _Head(nn.Module):
-    """Reads `dims` numbers off a token; or with None one, where the tokens are the cells."""
+class PointHead(nn.Module):
+    """f_out of the paper: a linear layer from an encoded target to a value per channel.
 
-    def __init__(self, width: int, dims: int | None) -> None:
-        super().__init__()
-        self.dims = dims
-        self.mean = nn.Linear(width, dims or 1)
-
-    def _cells(self, read: Float[Tensor, "*batch read"]) -> Float[Tensor, "*cells"]:
-        return read.squeeze(-1) if self.dims is None else read
-
-
-class PointHead(_Head):
-    """Reads one guess a channel off a token."""
-
-    def forward(self, tokens: Float[Tensor, "*batch width"]) -> Point:
-        """Predicts a value per channel."""
-        return Point(self._cells(self.mean(tokens)))
-
-
-class GaussianHead(_Head):
-    """Reads a normal distribution a channel off a token.
-
-    The scale is read off a detached token, so that the encoder serves the mean alone.
+    Args:
+        config: Width of the tokens.
+        outputs: Values per token; None if a token is a cell.
     """
 
-    def __init__(self, width: int, dims: int | None) -> None:
-        super().__init__(width, dims)
-        self.scale = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, dims or 1))
+    def __init__(self, config: ModelConfig, outputs: int | None) -> None:
+        super().__init__()
+        self.outputs = outputs
+        self.mean = nn.Linear(config.width, outputs or 1)
 
-    def forward(self, tokens: Float[Tensor, "*batch width"]) -> Gaussian:
-        """Predicts a Gaussian per channel."""
-        free = self._cells(self.scale(tokens.detach()))
-        # Bounded smoothly: a scale that has hit a wall would never learn to come back from it.
-        bounded = LARGEST_LOG_SCALE - nn.functional.softplus(LARGEST_LOG_SCALE - free)
-        log_scale = bounded.clamp(min=SMALLEST_LOG_SCALE)
-        return Gaussian(self._cells(self.mean(tokens)), log_scale)
+    def forward(self, targets: Float[Tensor, "*batch width"]) -> CellDistribution:
+        """Predicts every cell of the targets."""
+        return Point(self._cells(self.mean(targets)))
+
+    def _cells(self, output: Float[Tensor, "*batch output"]) -> Float[Tensor, "*cells"]:
+        return output.squeeze(-1) if self.outputs is None else output
+
+
+class GaussianHead(PointHead):
+    """Predicts the mean by a linear layer and the log std by a perceptron.
+
+    The log std is computed from a detached token, so that the encoder serves the mean alone.
+    """
+
+    def __init__(self, config: ModelConfig, outputs: int | None) -> None:
+        super().__init__(config, outputs)
+        width = config.width
+        self.range = config.min_log_std, config.max_log_std
+        self.log_std = nn.Sequential(
+            nn.Linear(width, width), nn.GELU(), nn.Linear(width, outputs or 1)
+        )
+
+    def forward(self, targets: Float[Tensor, "*batch width"]) -> CellDistribution:
+        """Predicts every cell of the targets."""
+        least, most = self.range
+        free = self._cells(self.log_std(targets.detach()))
+        # A smooth upper bound, because a hard one has no gradient.
+        bounded = most - nn.functional.softplus(most - free)
+        return Gaussian(self._cells(self.mean(targets)), bounded.clamp(min=least))
+
+
+HEADS: dict[str, type[PointHead]] = {"point": PointHead, "gaussian": GaussianHead}

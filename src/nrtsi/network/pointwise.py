@@ -1,56 +1,53 @@
-"""The network for rows that go on by themselves: what is next to a target says it all."""
+"""A network without attention: predicts a target from its own token alone.
 
+Suits data with first-order dynamics, in which the nearest known rows determine the target.
+"""
+
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nrtsi.config import ModelConfig
 from nrtsi.network.base import Network
 from nrtsi.network.heads import CellDistribution
-from nrtsi.network.perceptron import Perceptron
+from nrtsi.network.layers import Perceptron
 from nrtsi.network.tokens import TokenLayout, Tokens
+from nrtsi.schedule.plan import Step
 
 __all__ = ["PointwiseNetwork"]
 
-# Without attention there is room for scale_factor layers.
-WIDER = 3
-
 
 class PointwiseNetwork(Network):
-    """Reads the token of a target alone: its neighbours, and the hints about it.
-
-    Where a row decides the next, rows behind the nearest known ones add nothing to them.
-
-    Args:
-        config: Sizes and inputs.
-        layout: What the tokens carry.
-    """
+    """A perceptron over the neighbour features and base predictions of a target."""
 
     def __init__(self, config: ModelConfig, layout: TokenLayout) -> None:
-        super().__init__(config)
-        width, blocks = WIDER * config.width, -(-config.blocks // 2)
+        super().__init__(config, layout)
+        width, blocks = config.pointwise_factor * config.width, -(-config.blocks // 2)
         self.layers = Perceptron(layout.channels(config), width, blocks, config.width)
-        # The head starts with nothing: were this 0 as well, nothing would ever be learnt.
+        # The head starts at 0; if this layer did too, no gradient would reach the weights.
         self.layers.project.reset_parameters()
         self._add_head(layout, layout.dims)
 
+    @classmethod
+    def known_rows(cls, step: Step) -> tuple[Bool[np.ndarray, " row"], Int[np.ndarray, " target"]]:
+        """Returns no known row: windows hold targets only."""
+        return np.zeros_like(step.known), step.level
+
     def forward(self, tokens: Tokens) -> CellDistribution:
         """Predicts the targets of every window."""
-        feature, valid = (each[:, tokens.n_known :] for each in (self.read(tokens), tokens.valid))
-        # Without padding, which may be most of it.
-        answers = self.layers(feature[valid])
-        said = answers.new_zeros(*valid.shape, self.config.width)
-        said[valid] = answers
-        return self._answer(said, tokens)
+        feature = self.inputs(tokens)[:, tokens.n_known :]
+        valid = tokens.valid[:, tokens.n_known :]
+        encoded = self.layers(feature[valid])  # without padding, which may be most of it
+        targets = encoded.new_zeros(*valid.shape, self.config.width)
+        targets[valid] = encoded
+        return self._predict(targets, tokens)
 
     def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
-        """True for the target itself."""
-        targets = tokens.interpolation.shape[1]
-        own = torch.eye(tokens.n_known + targets, dtype=torch.bool, device=tokens.valid.device)[
-            tokens.n_known :
-        ]
-        return own & tokens.valid.unsqueeze(1)
+        """Returns True for the target itself."""
+        own = torch.eye(tokens.valid.shape[1], dtype=torch.bool, device=tokens.valid.device)
+        return own[tokens.n_known :] & tokens.valid.unsqueeze(1)
 
     def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
-        """All of it is read of the target itself."""
+        """Returns weight 1 for the target itself."""
         return [self.attention_mask(tokens).unsqueeze(1).float()]

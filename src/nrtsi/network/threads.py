@@ -1,4 +1,4 @@
-"""Work done by several threads: at once, or before it is asked for."""
+"""Threads that map a function over items, and a thread that prefetches the next result."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,11 +15,11 @@ Result = TypeVar("Result")
 
 
 class Threads:
-    """Threads that share pieces of work, each piece done by one core.
+    """A pool of threads, each of which computes an item on one core.
 
-    Small networks are faster so: a core that has its own piece need not wait for another after
-    every operation, and what it works on stays in its cache. Beside a GPU one thread prepares what
-    comes next while another waits.
+    Small networks are faster this way than with several cores per operation: cores do not wait for
+    each other after every operation, and an item stays in the cache of its core. With a GPU, one
+    thread prepares the next item while another waits for the GPU.
 
     >>> Threads(2).map(abs, [-1, 2, -3])
     [1, 2, 3]
@@ -31,38 +31,38 @@ class Threads:
 
     @classmethod
     def of(cls, device: torch.device) -> "Threads":
-        """As many as PyTorch would use for one piece of work."""
+        """Returns as many threads as PyTorch uses for one operation, or 2 with a GPU."""
         with _STARTING:
             return cls(torch.get_num_threads() if device.type == "cpu" else 2)
 
     def close(self) -> None:
-        """Ends the threads; what is asked later starts others."""
+        """Ends the threads; a later `map` starts new ones."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """The function of every item, in the order of the items."""
+        """Returns the function of every item, in the order of the items."""
         if self.count == 1 or len(items) == 1:
             return [function(item) for item in items]
         if self._pool is None:
             self._pool = _single_threads(self.count)
-        # What holds for the caller, such as what numpy warns of, holds for the threads.
+        # Threads inherit context variables of the caller, such as numpy.errstate.
         contexts = [copy_context() for _ in items]
         return list(self._pool.map(lambda here, item: here.run(function, item), contexts, items))
 
 
-# A thread sets its own number of threads and, for all threads yet to come, the number they begin
-# with: while some are started, nobody else may look.
+# torch.set_num_threads also sets the initial number of all later threads: no other thread may read
+# or set it while some are started.
 _STARTING = Lock()
 
 
 def _single_threads(count: int) -> ThreadPoolExecutor:
-    """Threads whose tensor operations use no other threads."""
+    """Starts threads whose tensor operations use a single core."""
     started = Barrier(count + 1)
 
     def begin() -> None:
-        torch.get_num_threads()  # a thread that never asked takes the common number when it does
+        torch.get_num_threads()  # the first call in a thread resets its number
         torch.set_num_threads(1)
         started.wait()
 
@@ -74,7 +74,7 @@ def _single_threads(count: int) -> ThreadPoolExecutor:
                 pool.submit(int)
             started.wait()
         except BaseException:
-            started.abort()  # or those that did start would wait for ever
+            started.abort()  # threads that did start must not wait for ever
             raise
         finally:
             torch.set_num_threads(before)
@@ -82,7 +82,7 @@ def _single_threads(count: int) -> ThreadPoolExecutor:
 
 
 class Prefetch(Generic[Result]):
-    """Calls a function of a number, and the one that will be asked for next in the meantime.
+    """Calls a function of a number, and computes the next result in a background thread.
 
     >>> square = Prefetch(lambda number: number**2)
     >>> square(3, following=4), square(4, following=5)
@@ -92,15 +92,15 @@ class Prefetch(Generic[Result]):
     def __init__(self, function: Callable[[int], Result]) -> None:
         self._function = function
         self._worker = ThreadPoolExecutor(max_workers=1)
-        self._begun: dict[int, Future[Result]] = {}
+        self._started: dict[int, Future[Result]] = {}
 
     def __call__(self, number: int, *, following: int) -> Result:
-        """The function of `number`; that of `following` is begun."""
-        begun = self._begun.pop(number, None)
-        result = self._function(number) if begun is None else begun.result()
-        self._begun = {following: self._worker.submit(self._function, following)}
+        """Returns the function of `number` and starts that of `following`."""
+        started = self._started.pop(number, None)
+        result = self._function(number) if started is None else started.result()
+        self._started = {following: self._worker.submit(self._function, following)}
         return result
 
     def close(self) -> None:
-        """Ends the thread; nothing may be asked any more."""
+        """Ends the thread; no call may follow."""
         self._worker.shutdown(cancel_futures=True)

@@ -1,8 +1,7 @@
-"""What a network reads: known rows and targets of many windows as tensors."""
+"""Tokens: the known rows (S) and the target rows (G) of windows as input tensors of a network."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -18,48 +17,39 @@ from nrtsi.network.time_encoding import calendar_encoding, time_encoding
 from nrtsi.schedule.distances import level_of
 from nrtsi.schedule.windows import WindowBatch
 
-__all__ = ["TokenLayout", "StepContext", "Tokens", "tokens"]
+__all__ = ["StepContext", "TokenLayout", "Tokens", "tokens"]
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """What tokens carry, apart from the sizes of the network: fixed when a model is fitted."""
+    """Which channels a token has, as far as the data decide; fixed when a model is fitted."""
 
     dims: int
     """Channels of the data."""
 
     partial: bool
-    """Rows may be partly observed: the token says which channels are known, not just whether."""
+    """Rows may be partially observed: a token has a mask of every channel, not a single flag."""
 
     periods: tuple[float, ...] = ()
-    """Cycles of the calendar, in units."""
+    """Calendar periods, in units of time."""
 
     levels: int = 5
-    """Levels that are learnt from; coarser distances count as the coarsest."""
+    """Levels in training; coarser distances count as the coarsest level."""
 
     base_predictors: int = 0
-    """How many base_predictions tokens carry, such as what is remembered of series like theirs."""
+    """Number of base predictors, whose predictions are inputs."""
 
     @property
     def distance_bins(self) -> int:
-        """Kinds of targets by their distance from what is known, on both sides or on one."""
+        """Bins of the distance to known data: by level, and by known data on one or both sides."""
         return 2 * self.levels
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self) | {"periods": list(self.periods)}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> "TokenLayout":
-        """The layout that `to_dict` described."""
-        return cls(**dict(record) | {"periods": tuple(record["periods"])})
-
-    def seen(self, known: Bool[np.ndarray, "row dim"]) -> Bool[np.ndarray, "row mark"]:
-        """What tells the known cells: one channel where rows are all or nothing."""
-        return known if self.partial else known[:, :1]
+    def mask(self, observed: Bool[np.ndarray, "*shape dim"]) -> Bool[np.ndarray, "*shape mark"]:
+        """Returns the observation mask that tokens carry: m of the paper, or its flag 0/1."""
+        return observed if self.partial else observed[..., :1]
 
     def channels(self, config: ModelConfig) -> int:
-        """Channels of a token before the first layer."""
+        """Returns the input channels of a token: τ + d + 1 in the paper."""
         marks = self.dims if self.partial else 1
         count = config.time_channels + 2 * len(self.periods) + self.dims + marks
         if config.neighbours:
@@ -75,72 +65,77 @@ class Tokens:
     """Windows as tensors: in each, the known rows (S) first and then the targets (G)."""
 
     feature: Float[Tensor, "window set channel"]
-    """What the first layer reads."""
+    """Input of the first layer: [φ(t), x, 1] or [φ(t), 0, 0] in the paper (eq. 2)."""
 
     time: Float[Tensor, "window set"]
-    """Time from the middle of the window's targets, in units of their widest distance."""
+    """Time relative to the centre of the window's targets, in units of their largest distance."""
 
     valid: Bool[Tensor, "window set"]
-    """False where the window is padded."""
+    """False for padding."""
 
     interpolation: Float[Tensor, "window target dim"]
     """Linear interpolation at the targets."""
 
-    base_predictions: Float[Tensor, "window target hint dim"]
-    """What each hint says of them; the interpolation where it says nothing."""
+    base_predictions: Float[Tensor, "window target predictor dim"]
+    """Base predictions at the targets; the interpolation where one is not available."""
 
     distance_bin: Int[Tensor, "window target #dim"]
-    """Level of each target's own distance from what is known of its channel, which may be another
-    than the window's where rows are partly known; `TokenLayout.levels` higher beyond the ends."""
+    """Level of each target's distance to the known data of its channel, which may differ from the
+    window's level if rows are partially observed; plus `TokenLayout.levels` beyond the ends."""
 
     level: Int[Tensor, " window"]
-    """Level of the window's distances, counted from 0 and below `TokenLayout.levels`."""
+    """Level of the window's distances, below `TokenLayout.levels`."""
 
     n_known: int
-    """How many of the set are known rows."""
+    """Number of known rows in the set, with padding."""
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of the tensors."""
+        """Returns the names of the tensors."""
         return [f.name for f in fields(cls) if f.name != "n_known"]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
-        """The same with every tensor changed."""
-        return self._changed(self.n_known, change, change, change)
+        """Returns a copy with every tensor changed."""
+        changed = self.resized(self.n_known, change, change)
+        return replace(changed, level=change(self.level))
+
+    def to(self, device: torch.device) -> "Tokens":
+        """Returns a copy on `device`."""
+        return self.map(lambda tensor: tensor.to(device))
 
     def resized(
-        self, obs: int, of_set: Callable[[Tensor], Tensor], of_targets: Callable[[Tensor], Tensor]
+        self,
+        n_known: int,
+        of_set: Callable[[Tensor], Tensor],
+        of_targets: Callable[[Tensor], Tensor],
     ) -> "Tokens":
-        """The same with `obs` known rows, once the tensors of the set and the targets are so."""
-        return self._changed(obs, of_set, of_targets, lambda tensor: tensor)
-
-    def _changed(self, obs: int, *changes: Callable[[Tensor], Tensor]) -> "Tokens":
-        of_set, of_targets, of_window = changes
-        changed = {
-            **{name: of_set(getattr(self, name)) for name in ("feature", "time", "valid")},
-            **{
-                name: of_targets(getattr(self, name))
-                for name in ("interpolation", "base_predictions", "distance_bin")
-            },
-            "level": of_window(self.level),
-        }
-        return Tokens(n_known=obs, **changed)
+        """Returns a copy with `n_known` known rows, and its tensors changed accordingly."""
+        return Tokens(
+            feature=of_set(self.feature),
+            time=of_set(self.time),
+            valid=of_set(self.valid),
+            interpolation=of_targets(self.interpolation),
+            base_predictions=of_targets(self.base_predictions),
+            distance_bin=of_targets(self.distance_bin),
+            level=self.level,
+            n_known=n_known,
+        )
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """What is known before a step, and how far each target is from it."""
+    """The known data before a step, and the distances of the step's targets."""
 
     series: SeriesSet
     known: Known
     distance: Float[np.ndarray, " row"]
-    """Gaps of the targets; nothing where a row is none."""
+    """Distances of the targets; 0 for other rows."""
 
     base_predictions: tuple[BasePrediction, ...] = ()
-    """What is said of every cell without a network."""
+    """Base predictions of every cell."""
 
-    off: tuple[SeriesSet, ...] = ()
-    """How far what is known is from each hint."""
+    residuals: tuple[SeriesSet, ...] = ()
+    """Known values minus each base prediction."""
 
     @classmethod
     def of(
@@ -151,143 +146,143 @@ class StepContext:
         layout: TokenLayout,
         base_predictions: tuple[BasePrediction, ...] = (),
     ) -> "StepContext":
-        """Looks once for all that the windows of a step ask for."""
+        """Computes once what all windows of a step need."""
+        assert len(base_predictions) == layout.base_predictors, "the layout has another number"
         distances = np.zeros(series.rows)
         distances[rows] = distance
-        known = Known.of(layout.seen(series.observed), series.start)
-        assert len(base_predictions) == layout.base_predictors, (
-            "a layout with base_predictions needs them"
+        known = Known.of(layout.mask(series.observed), series.start)
+        residuals = tuple(
+            replace(series, value=series.value - prediction.mean)
+            for prediction in base_predictions
         )
-        off = tuple(replace(series, value=series.value - hint.mean) for hint in base_predictions)
-        return cls(series, known, distances, base_predictions, off)
+        return cls(series, known, distances, base_predictions, residuals)
 
 
 def tokens(
-    context: StepContext, padded: WindowBatch, layout: TokenLayout, config: ModelConfig
+    context: StepContext, batch: WindowBatch, layout: TokenLayout, config: ModelConfig
 ) -> Tokens:
-    """Turns row numbers into what the network reads."""
+    """Gathers the inputs of a network for a batch of windows."""
     series = context.series
-    rows = np.concatenate([padded.known, padded.target], axis=1)
-    valid = np.concatenate([padded.known_valid, padded.target_valid], axis=1)
-    obs = padded.known.shape[1]
-    scale = _widest(context, padded, config)
+    rows = np.concatenate([batch.known, batch.target], axis=1)
+    valid = np.concatenate([batch.known_valid, batch.target_valid], axis=1)
+    n_known = batch.known.shape[1]
+    unit = _time_unit(context, batch, config)
     time = series.time[rows]
-    middle = _middle(series.time[padded.target], padded.target_valid)
-    offset = (time - middle[:, None]) / scale[:, None]
+    centre = _centre(series.time[batch.target], batch.target_valid)
+    relative_time = (time - centre[:, None]) / unit[:, None]
 
-    said = _said(context, rows, valid, scale, config)
-    known = series.observed[rows]
+    cells = _cell_inputs(context, rows, valid, unit, config)
     parts = [
         time_encoding(time, config.time_channels, config.time_scale),
         calendar_encoding(time, layout.periods),
-        said.value,
-        known if layout.partial else known[..., :1],
-        said.near,
+        cells.value,
+        layout.mask(series.observed[rows]),
+        cells.features,
     ]
     if config.relative:
-        width = np.minimum(np.log2(scale), layout.levels - 1)[:, None, None] / 4
-        parts.append(np.broadcast_to(np.concatenate([width, np.cos(width)], -1), (*rows.shape, 2)))
+        log_unit = np.minimum(np.log2(unit), layout.levels - 1)[:, None, None] / 4
+        both = np.concatenate([log_unit, np.cos(log_unit)], -1)
+        parts.append(np.broadcast_to(both, (*rows.shape, 2)))
     feature = np.concatenate(parts, axis=-1, dtype=np.float32)
     return Tokens(
         feature=torch.from_numpy(feature * valid[..., None]),
-        time=torch.from_numpy((offset * valid).astype(np.float32)),
+        time=torch.from_numpy((relative_time * valid).astype(np.float32)),
         valid=torch.from_numpy(valid),
-        interpolation=torch.from_numpy(said.base[:, obs:].astype(np.float32)),
-        base_predictions=torch.from_numpy(said.base_predictions[:, obs:].astype(np.float32)),
-        distance_bin=torch.from_numpy(said.distance_bin(layout.levels)[:, obs:]),
-        level=torch.from_numpy(np.minimum(padded.level, layout.levels - 1)),
-        n_known=obs,
+        interpolation=torch.from_numpy(cells.interpolation[:, n_known:].astype(np.float32)),
+        base_predictions=torch.from_numpy(cells.base_predictions[:, n_known:].astype(np.float32)),
+        distance_bin=torch.from_numpy(cells.distance_bin(layout.levels)[:, n_known:]),
+        level=torch.from_numpy(np.minimum(batch.level, layout.levels - 1)),
+        n_known=n_known,
     )
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What is known, or can be said without a network, of every token."""
+class _CellInputs:
+    """Inputs by cell, for every token."""
 
     value: Float[np.ndarray, "window set dim"]
-    """What is known of it, or the interpolation."""
+    """The known value; the interpolation, or 0, where the cell is missing."""
 
-    near: Float[np.ndarray, "window set feature"]
-    """What is around it, and what the base_predictions say of it."""
+    features: Float[np.ndarray, "window set feature"]
+    """Neighbour features and base predictions."""
 
-    base: Float[np.ndarray, "window set dim"]
-    """Interpolation."""
+    interpolation: Float[np.ndarray, "window set dim"]
 
-    base_predictions: Float[np.ndarray, "window set hint dim"]
-    """What each hint says; the interpolation where it says nothing."""
+    base_predictions: Float[np.ndarray, "window set predictor dim"]
+    """Base predictions; the interpolation where one is not available."""
 
     before: Float[np.ndarray, "window set #dim"]
-    """Time to the nearest that is known before it; infinite where nothing is."""
+    """Time since the nearest known value before; ∞ if there is none."""
 
     after: Float[np.ndarray, "window set #dim"]
-    """The same behind it."""
+    """Time to the nearest known value after; ∞ if there is none."""
 
     def distance_bin(self, levels: int) -> Int[np.ndarray, "window set #dim"]:
-        """Level of the distance, by sides."""
         near, far = np.minimum(self.before, self.after), np.maximum(self.before, self.after)
         return level_of(near, max_level=levels - 1) + levels * np.isinf(far)
 
 
-def _said(
+def _cell_inputs(
     context: StepContext,
     rows: Int[np.ndarray, "window set"],
     valid: Bool[np.ndarray, "window set"],
-    scale: Float[np.ndarray, " window"],
+    unit: Float[np.ndarray, " window"],
     config: ModelConfig,
-) -> _Said:
+) -> _CellInputs:
     series, flat = context.series, rows.reshape(-1)
-    shape = (*rows.shape, series.dims)
-    known = series.observed[flat]
-    if not (config.neighbours or config.slopes or config.residual or context.base_predictions):
-        nothing, zero = np.zeros((*rows.shape, 0)), np.zeros(shape)
-        none, here = np.zeros((*rows.shape, 0, series.dims)), zero[..., :1]
-        return _Said(series.value[flat].reshape(shape), nothing, zero, none, here, here)
-    # Where rows are all or nothing one channel's neighbours are everybody's.
-    left, right = context.known.around(flat)
-    wide_left, wide_right = (np.broadcast_to(n, known.shape) for n in (left, right))
-    base = between(series, series.time[flat], wide_left, wide_right)
-    value = np.where(known, series.value[flat], base if config.residual else 0.0)
-    unit = np.repeat(scale, rows.shape[1])[:, None]
-    around = NeighbourFeatures(series, context.known, flat, value, unit, (left, right))
-    near = [around.steps()] if config.neighbours else []
+    predictions = context.base_predictions
+    if not (config.neighbours or config.slopes or config.residual or predictions):
+        zero = np.zeros((*rows.shape, series.dims))
+        none = np.zeros((*rows.shape, 0, series.dims))
+        return _CellInputs(
+            series.value[rows], zero[..., :0], zero, none, zero[..., :1], zero[..., :1]
+        )
+    known, time = series.observed[flat], series.time[flat]
+    nearest = context.known.around(flat)
+    left, right = (np.broadcast_to(rows, known.shape) for rows in nearest)
+    interpolation = between(series, time, left, right)
+    value = np.where(known, series.value[flat], interpolation if config.residual else 0.0)
+    by_token = np.repeat(unit, rows.shape[1])[:, None]
+    neighbours = NeighbourFeatures(series, context.known, flat, value, by_token, nearest)
+    features = []
+    if config.neighbours:
+        features.append(neighbours.differences(config.max_neighbour_distance))
     if config.slopes:
-        near += [around.slopes(), around.steepest(valid)]
-    base_predictions = np.zeros((flat.size, len(context.base_predictions), series.dims))
-    for index, (hint, off) in enumerate(zip(context.base_predictions, context.off, strict=True)):
-        # Moved so that it passes through what is known by now, be it filled in.
-        moved = between(off, series.time[flat], wide_left, wide_right)
-        base_predictions[:, index] = np.where(hint.available[flat], hint.mean[flat] + moved, base)
-        gained = np.where(known, off.value[flat], base_predictions[:, index] - value)
-        near += [gained, hint.feature[flat]]
-    return _Said(
-        value.reshape(shape),
-        _joined(near, rows.shape),
-        base.reshape(shape),
-        base_predictions.reshape(*rows.shape, len(context.base_predictions), series.dims),
-        *(each.reshape(*rows.shape, -1) for each in around.distances()),
+        features += [neighbours.slopes(), neighbours.max_slope(valid)]
+    base_predictions = np.zeros((flat.size, len(predictions), series.dims))
+    for index, (prediction, residual) in enumerate(
+        zip(predictions, context.residuals, strict=True)
+    ):
+        # Shifted so that the prediction passes through the known values.
+        shifted = prediction.mean[flat] + between(residual, time, left, right)
+        shifted = np.where(prediction.available[flat], shifted, interpolation)
+        base_predictions[:, index] = shifted
+        difference = np.where(known, residual.value[flat], shifted - value)
+        features += [difference, prediction.feature[flat]]
+    joined = np.concatenate(features, axis=-1) if features else np.zeros((flat.size, 0))
+    return _CellInputs(
+        *(
+            array.reshape(*rows.shape, *array.shape[1:])
+            for array in (value, joined, interpolation, base_predictions, *neighbours.distances())
+        )
     )
 
 
-def _joined(parts: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    joined = np.concatenate(parts, axis=-1) if parts else np.zeros((np.prod(shape), 0))
-    return joined.reshape(*shape, -1)
-
-
-def _widest(
-    context: StepContext, padded: WindowBatch, config: ModelConfig
+def _time_unit(
+    context: StepContext, batch: WindowBatch, config: ModelConfig
 ) -> Float[np.ndarray, " window"]:
-    """The widest distance among a window's targets; 1 where nothing is known or all is near."""
-    counts = padded.target_valid
-    if config.network == "cells":
-        # Cells are where their row is: one that is partly known is at no distance from itself.
-        counts = counts & ~context.series.observed[padded.target].any(axis=-1)
-    widest = np.where(counts, context.distance[padded.target], 0.0).max(axis=1)
-    return np.where(np.isfinite(widest) & (widest > 0), widest, 1.0)
+    """Returns the largest distance of a window's targets; 1 if none is finite and positive."""
+    counts = batch.target_valid
+    if config.cell_tokens:
+        # A partially observed row is itself a known row, at distance 0.
+        counts = counts & ~context.series.observed[batch.target].any(axis=-1)
+    largest = np.where(counts, context.distance[batch.target], 0.0).max(axis=1)
+    return np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
 
 
-def _middle(
+def _centre(
     time: Float[np.ndarray, "window target"], valid: Bool[np.ndarray, "window target"]
 ) -> Float[np.ndarray, " window"]:
-    low = np.where(valid, time, np.inf).min(axis=1)
-    high = np.where(valid, time, -np.inf).max(axis=1)
-    return (low + high) / 2
+    first = np.where(valid, time, np.inf).min(axis=1)
+    last = np.where(valid, time, -np.inf).max(axis=1)
+    return (first + last) / 2

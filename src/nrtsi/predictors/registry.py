@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.names import with_prefix
+from nrtsi.core.state import with_prefix
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.analogs import AnalogModel
 from nrtsi.predictors.base import BasePredictor, State

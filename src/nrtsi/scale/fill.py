@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from nrtsi.core.events import Listener
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions
-from nrtsi.inference import part_of
+from nrtsi.inference import sub_listener
 from nrtsi.scale.context import Ends, after, before, ends_of
 from nrtsi.scale.gaps import far_rows, survey
 from nrtsi.scale.output import Output
@@ -75,7 +75,7 @@ class Filling:
         rows, total = sum(p.rows for p in pending), max(1, sum(p.rows for p in self.parts))
         for neighbourhood in self._neighbourhoods(pending):
             part = neighbourhood.own.part
-            self._make(neighbourhood, part_of(listener, 1 - rows / total, part.rows / total))
+            self._make(neighbourhood, sub_listener(listener, 1 - rows / total, part.rows / total))
             pa.default_memory_pool().release_unused()  # or pieces of freed memory add up
             rows -= part.rows
             left[part.source.name] -= 1

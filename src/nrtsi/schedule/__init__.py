@@ -1,1 +1,1 @@
-"""Which points are imputed when."""
+"""Decides which rows are imputed at which step, and from which known rows."""

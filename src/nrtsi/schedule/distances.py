@@ -1,20 +1,23 @@
-"""Distances from missing points to data, and the level each distance belongs to."""
+"""Distances from missing rows to known ones (the paper's missing gap), and their levels."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-__all__ = ["distances", "level_of"]
+__all__ = ["TIME_TOLERANCE", "distances", "level_of"]
+
+# Distances are differences of floats: on a regular grid equal ones differ in their last bits.
+TIME_TOLERANCE = 1e-6
 
 
 def distances(
     time: Float[np.ndarray, " row"],
     known: Bool[np.ndarray, " row"],
     start: Int[np.ndarray, " bound"],
-    rows: Int[np.ndarray, " asked"],
-) -> Float[np.ndarray, " asked"]:
-    """Distance in time from each asked row to the nearest known row of its series.
+    rows: Int[np.ndarray, " chosen"],
+) -> Float[np.ndarray, " chosen"]:
+    """Returns the distance in time from each chosen row to the nearest known row of its series.
 
-    Known rows have distance 0; where a series knows nothing the distance is infinite.
+    Known rows have distance 0; rows of a series without known rows have distance ∞.
 
     >>> import numpy as np
     >>> known = np.array([True, False, False, False, True])
@@ -38,11 +41,10 @@ def distances(
 def level_of(
     distance: Float[np.ndarray, "*shape"], *, max_level: int
 ) -> Int[np.ndarray, "*shape"]:
-    """Smallest level whose reach, `2**level`, covers the distance, and at most `max_level`.
+    """Returns the smallest level k with distance ≤ 2^k, and at most `max_level`.
 
     >>> import numpy as np
     >>> level_of(np.array([0.5, 1.0, 2.0, 3.0, 4.0, 5.0]), max_level=2)
     array([0, 0, 1, 2, 2, 2])
     """
-    reach = 2.0 ** np.arange(max_level)
-    return np.searchsorted(reach, distance, side="left")
+    return np.searchsorted(2.0 ** np.arange(max_level), distance, side="left")

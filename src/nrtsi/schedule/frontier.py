@@ -1,4 +1,4 @@
-"""What is still missing, and how far it is from what is known: kept up to date, not found anew."""
+"""The rows that are still missing and their distances, updated incrementally after each step."""
 
 from dataclasses import dataclass
 
@@ -12,28 +12,28 @@ __all__ = ["Frontier"]
 
 @dataclass
 class Frontier:
-    """Rows yet to be filled; filling some of them brings what is known nearer to their neighbours.
+    """Missing rows with their distances to the nearest known rows.
 
-    A step changes only the distances of rows between the same known rows as an imputed one.
-    So it costs little more than a pass over the remaining rows.
+    A step changes only the distances of rows between the same known rows as an imputed one, so an
+    update costs little more than a pass over the remaining rows.
     """
 
     series: SeriesSet
 
     owner: Int[np.ndarray, " row"]
-    """The series that each row belongs to."""
+    """The series of each row."""
 
     row: Int[np.ndarray, " entry"]
-    """The rows, ascending."""
+    """The missing rows, ascending."""
 
     distance: Float[np.ndarray, " entry"]
-    """Distance of each to the nearest known row of its series; infinite where there is none."""
+    """Distance of each to the nearest known row of its series; ∞ if there is none."""
 
     left: Int[np.ndarray, " row"]
-    """The nearest known row before; where there is none, the row before the series."""
+    """The nearest known row before; the row before the series if there is none."""
 
     right: Int[np.ndarray, " row"]
-    """The nearest known row after; where there is none, the row after the series."""
+    """The nearest known row after; the row after the series if there is none."""
 
     @classmethod
     def of(
@@ -42,7 +42,7 @@ class Frontier:
         rows: Int[np.ndarray, " entry"],
         known: Bool[np.ndarray, " row"],
     ) -> "Frontier":
-        """The rows, none of them known, beside the `known` ones of their series."""
+        """Computes the distances of missing `rows` to the `known` ones."""
         owner, index = series.owner, np.arange(series.rows)
         left = np.maximum.accumulate(np.where(known, index, -1))
         left = np.maximum(left, series.start[owner] - 1)
@@ -53,31 +53,31 @@ class Frontier:
         return frontier
 
     def fill(self, taken: Bool[np.ndarray, " entry"]) -> None:
-        """The taken rows are known from now on."""
+        """Marks the taken rows as known."""
         filled, self.row = self.row[taken], self.row[~taken]
         self.distance = self.distance[~taken]
         near = self._beside(filled)
         rows = self.row[near]
-        place = np.searchsorted(filled, rows)
-        fence = np.concatenate([[-1], filled, [self.series.rows]])
-        self.left[rows] = np.maximum(self.left[rows], fence[place])
-        self.right[rows] = np.minimum(self.right[rows], fence[place + 1])
+        position = np.searchsorted(filled, rows)
+        bounds = np.concatenate([[-1], filled, [self.series.rows]])
+        self.left[rows] = np.maximum(self.left[rows], bounds[position])
+        self.right[rows] = np.minimum(self.right[rows], bounds[position + 1])
         self.distance[near] = self._distances(rows)
 
-    def leave(self, left: Bool[np.ndarray, " entry"]) -> None:
-        """The rows are filled by somebody else, later: they are no longer here, nor known."""
-        if left.any():
-            self.row, self.distance = self.row[~left], self.distance[~left]
+    def drop(self, dropped: Bool[np.ndarray, " entry"]) -> None:
+        """Removes rows that another step imputes; they stay unknown."""
+        if dropped.any():
+            self.row, self.distance = self.row[~dropped], self.distance[~dropped]
 
     def _beside(self, filled: Int[np.ndarray, " filled"]) -> Int[np.ndarray, " near"]:
-        """Places of the entries that lie between the same known rows as a filled one."""
+        """Returns the entries that lie between the same known rows as a filled one."""
         left = self.left[filled]
-        other = np.concatenate([[True], np.diff(left) > 0])  # not between those of the one before
-        begin = np.searchsorted(self.row, left[other], side="right")
-        size = np.searchsorted(self.row, self.right[filled[other]]) - begin
+        new = np.concatenate([[True], np.diff(left) > 0])  # not in the gap of the one before
+        begin = np.searchsorted(self.row, left[new], side="right")
+        size = np.searchsorted(self.row, self.right[filled[new]]) - begin
         return np.arange(size.sum()) + np.repeat(begin - (np.cumsum(size) - size), size)
 
-    def _distances(self, rows: Int[np.ndarray, " asked"]) -> Float[np.ndarray, " asked"]:
+    def _distances(self, rows: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " chosen"]:
         time, start = self.series.time, self.series.start
         left, right, owner = self.left[rows], self.right[rows], self.owner[rows]
         last = self.series.rows - 1

@@ -1,4 +1,4 @@
-"""The plan: steps from coarse to fine until nothing is missing."""
+"""The plan: the paper's Algorithm 1, which imputes from coarse to fine, step by step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,48 +8,48 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.config import ScheduleConfig
 from nrtsi.core.series import SeriesSet
-from nrtsi.schedule.distances import distances, level_of
+from nrtsi.schedule.distances import TIME_TOLERANCE, distances, level_of
 from nrtsi.schedule.frontier import Frontier
-from nrtsi.schedule.policies import SAME, Groups, take
+from nrtsi.schedule.policies import Groups, take
 
 __all__ = ["Step", "plan"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one pass imputes, in all series at once."""
+    """The targets of one step, in all series at once."""
 
     rows: Int[np.ndarray, " target"]
-    """The target rows (G), ascending; every missing cell of them is imputed."""
+    """The target rows (G), ascending; the step imputes all their missing cells."""
 
     distance: Float[np.ndarray, " target"]
-    """Distance to the nearest row that is known before the step; infinite where none is, and 0 in
-    a step that takes all that is near together."""
+    """Distance to the nearest row known before the step; ∞ if there is none, and 0 in the last
+    step with `ScheduleConfig.together`."""
 
     level: Int[np.ndarray, " target"]
-    """Level of the distance: which network is asked."""
+    """Level of the distance, which selects the network."""
 
     known: Bool[np.ndarray, " row"]
-    """True for the rows of which something is known before the step; targets may be among them."""
+    """True for rows with known cells before the step; targets may be among them."""
 
     @property
     def sources(self) -> Bool[np.ndarray, " row"]:
-        """True for the rows that a set of whole rows may read (S): known ones, but no targets."""
+        """True for the known rows (S) that are no targets."""
         sources = self.known.copy()
         sources[self.rows] = False
         return sources
 
 
 def plan(
-    series: SeriesSet, config: ScheduleConfig, wanted: Bool[np.ndarray, " row"] | None = None
+    series: SeriesSet, config: ScheduleConfig, eligible: Bool[np.ndarray, " row"] | None = None
 ) -> Iterator[Step]:
     """Yields steps until every missing cell has been a target exactly once.
 
-    Rows that miss the most channels come first. Among rows that miss every channel the distance
-    decides, as `config` says; rows that miss some go together. Or, where `config.together` says
-    so, all rows that are near something known go together in the end. A row out of reach
-    waits until imputed ones come near; where none is within reach, the nearest go first.
-    With `wanted`, other rows are never targets: what they miss stays missing.
+    Rows with the most missing channels come first. Rows that miss every channel are ordered by
+    distance, as `config.order` says; partially observed rows with equally many missing channels
+    share a step. With `config.together` the last step takes all rows near known ones. Rows beyond
+    `config.reach` wait until imputed rows come near; if no row is within reach, the nearest come
+    first. Rows that are not `eligible` are never targets.
 
     >>> import numpy as np
     >>> gappy = SeriesSet.stack(np.array([[[0.0], [np.nan], [np.nan], [np.nan], [4.0]]]))
@@ -57,15 +57,15 @@ def plan(
     [([1], [2]), ([0, 0], [1, 3])]
     """
     missing = (~series.observed).sum(axis=1)
-    asked = missing > 0 if wanted is None else (missing > 0) & wanted
-    whole = asked & (missing == series.dims)
+    targets = missing > 0 if eligible is None else (missing > 0) & eligible
+    whole = targets & (missing == series.dims)
     if config.order != "all" and whole.any():
         yield from _coarse_to_fine(series, np.flatnonzero(whole), missing, config)
-        asked &= missing > 0
+        targets &= missing > 0
     if config.together is None:
-        yield from _most_first(series, asked, missing, config)
-    elif asked.any():
-        rows = np.flatnonzero(asked)
+        yield from _most_missing_first(series, targets, missing, config)
+    elif targets.any():
+        rows = np.flatnonzero(targets)
         level = np.zeros(rows.size, dtype=np.int64)
         yield Step(rows, np.zeros(rows.size), level, missing < series.dims)
 
@@ -76,57 +76,58 @@ def _coarse_to_fine(
     missing: Int[np.ndarray, " row"],
     config: ScheduleConfig,
 ) -> Iterator[Step]:
-    """Steps of rows that miss every channel, which `missing` then no longer counts.
+    """Yields the steps of rows that miss every channel, and sets their `missing` to 0.
 
-    Rows that are near enough to be filled together with partly observed ones are left.
+    Rows near enough to be imputed with the partially observed ones are left out.
     """
     sources = missing < series.dims
     frontier = Frontier.of(series, rows, sources)
-    near = -np.inf if config.together is None else config.together + SAME
-    frontier.leave(frontier.distance <= near)
+    near = -np.inf if config.together is None else config.together + TIME_TOLERANCE
+    frontier.drop(frontier.distance <= near)
     while frontier.row.size:
         row, distance = frontier.row, frontier.distance
         groups = Groups.at(row, series.start)
-        taken = take(distance, row, _place(row, groups, sources, series, config), groups, config)
-        level = level_of(distance[taken] - SAME, max_level=config.max_level)
+        rank = np.zeros_like(row)
+        if config.order == "local":
+            rank = _known_before(row, groups, sources, series)
+        taken = take(distance, row, rank, groups, config)
+        level = level_of(distance[taken] - TIME_TOLERANCE, max_level=config.max_level)
         yield Step(row[taken], distance[taken], level, sources.copy())
         sources[row[taken]] = True
         missing[row[taken]] = 0
         frontier.fill(taken)
-        frontier.leave(frontier.distance <= near)
+        frontier.drop(frontier.distance <= near)
 
 
-def _place(
+def _known_before(
     row: Int[np.ndarray, " entry"],
     groups: Groups,
     sources: Bool[np.ndarray, " row"],
     series: SeriesSet,
-    config: ScheduleConfig,
 ) -> Int[np.ndarray, " entry"]:
-    """How many known rows of its series come before each row, where the order asks for it."""
-    if config.order != "local":
-        return np.zeros(row.size, dtype=np.int64)
+    """Returns the number of known rows of its series before each row."""
     before = np.cumsum(sources)
     first = series.start[np.searchsorted(series.start, row[groups.begin], side="right") - 1]
-    return before[row] - groups.spread(before[first] - sources[first])
+    return before[row] - groups.repeat(before[first] - sources[first])
 
 
-def _most_first(
+def _most_missing_first(
     series: SeriesSet,
-    asked: Bool[np.ndarray, " row"],
+    targets: Bool[np.ndarray, " row"],
     missing: Int[np.ndarray, " row"],
     config: ScheduleConfig,
 ) -> Iterator[Step]:
-    """Steps of rows that miss some channels: those of a series that miss the most go together."""
-    while (left := np.flatnonzero(asked)).size:
-        chosen = np.ones(left.size, dtype=bool)
+    """Yields the steps of partially observed rows: the most missing channels of a series first."""
+    while (remaining := np.flatnonzero(targets)).size:
+        rows = remaining
         if config.order != "all":
-            chosen = missing[left] == Groups.at(left, series.start).most(missing[left])
-        rows = left[chosen]
+            count = missing[remaining]
+            rows = remaining[count == Groups.at(remaining, series.start).max(count)]
         known = missing < series.dims
         sources = known.copy()
         sources[rows] = False
         distance = distances(series.time, sources, series.start, rows)
+        level = level_of(distance - TIME_TOLERANCE, max_level=config.max_level)
         missing[rows] = 0
-        asked[rows] = False
-        yield Step(rows, distance, level_of(distance - SAME, max_level=config.max_level), known)
+        targets[rows] = False
+        yield Step(rows, distance, level, known)

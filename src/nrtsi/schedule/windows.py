@@ -1,4 +1,4 @@
-"""Windows over the known rows: which of them each target reads."""
+"""Windows: which known rows each target attends to."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -7,21 +7,18 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int
 
-__all__ = ["WHOLE", "WindowBatch", "Windows", "windows"]
+__all__ = ["WindowBatch", "Windows", "windows"]
 
 Cost: TypeAlias = Callable[[Int[np.ndarray, " window"]], Int[np.ndarray, " window"]]
-"""What windows of so many tokens cost, in whatever is scarce; more tokens cost more."""
-
-# Known rows of the widest window: memory grows with the square of it.
-WHOLE = 2048
+"""Cost of windows by their number of tokens; more tokens cost more."""
 
 
 @dataclass(frozen=True)
 class WindowBatch:
-    """Some windows as row numbers, padded to one size."""
+    """Row numbers of some windows, padded to one size."""
 
-    known: Int[np.ndarray, "window obs"]
-    known_valid: Bool[np.ndarray, "window obs"]
+    known: Int[np.ndarray, "window known"]
+    known_valid: Bool[np.ndarray, "window known"]
     target: Int[np.ndarray, "window target"]
     target_valid: Bool[np.ndarray, "window target"]
     level: Int[np.ndarray, " window"]
@@ -29,16 +26,16 @@ class WindowBatch:
 
 @dataclass(frozen=True)
 class Windows:
-    """Runs of known rows, each with the targets it owns."""
+    """Windows of consecutive known rows, each with its targets."""
 
     sources: Int[np.ndarray, " known"]
-    """Known rows, in which those of a window stand together, ascending."""
+    """Known rows; those of a window are consecutive and ascending."""
 
     targets: Int[np.ndarray, " target"]
-    """All target rows, those of a window together."""
+    """Target rows; those of a window are consecutive."""
 
     level: Int[np.ndarray, " window"]
-    """Level of a window's targets, which is the same for all of them."""
+    """Level of a window's targets, the same for all of them."""
 
     first_source: Int[np.ndarray, " window"]
     source_count: Int[np.ndarray, " window"]
@@ -51,7 +48,7 @@ class Windows:
         return self.first_source.size
 
     def pad(self, chosen: Int[np.ndarray, " window"]) -> WindowBatch:
-        """The chosen windows, as wide as the widest of them."""
+        """Returns the chosen windows, padded to the largest of them."""
         known, known_valid = _pad(
             self.sources, self.first_source[chosen], self.source_count[chosen]
         )
@@ -63,18 +60,18 @@ class Windows:
     def batches(
         self, most: int, cost: Cost, chosen: Int[np.ndarray, " window"] | None = None
     ) -> Iterator[WindowBatch]:
-        """The chosen windows, or all, in batches that cost at most `most` or are of one window.
+        """Yields the chosen windows, or all, in batches that cost at most `most` each.
 
-        Windows of like sizes go together; a batch costs what one as large as it is padded to
-        costs, times the number of its windows.
+        Windows of similar sizes share a batch. The cost of a batch is that of a window of the
+        padded size times the number of windows. A single window may cost more than `most`.
         """
         chosen = np.arange(self.count) if chosen is None else chosen
         order = chosen[np.lexsort([self.target_count[chosen], self.source_count[chosen]])]
         known, target = self.source_count[order], self.target_count[order]
-        alone = cost(known + target)
+        single = cost(known + target)
         done = 0
         while done < order.size:
-            here = slice(done, done + max(1, int(most // alone[done])))
+            here = slice(done, done + max(1, int(most // single[done])))
             padded = np.maximum.accumulate(known[here]) + np.maximum.accumulate(target[here])
             total = cost(padded) * np.arange(1, padded.size + 1)
             fits = max(1, int(np.searchsorted(total, most, side="right")))
@@ -87,34 +84,31 @@ def windows(
     targets: Int[np.ndarray, " target"],
     level: Int[np.ndarray, " target"],
     start: Int[np.ndarray, " bound"],
-    size: int | None,
+    size: int,
 ) -> Windows:
     """Divides `targets` among windows of `size` known rows that overlap by half.
 
     A target belongs to the window in whose central half it lies, so that it has known rows on both
-    sides wherever the series has them. Targets of different levels share no window, since its
-    times are measured in distances. No window owns more targets than half of `size`: a crowd is
-    divided, neighbours in time together. Targets may be known rows too, as partly observed ones
-    are: a window then holds those of other windows as known rows, and may own `size` of them, all
-    that it holds. With `size=None` a series is one window for each level,
-    unless it is longer than attention over all of it can be.
+    sides if the series has them. Targets of different levels share no window, because the largest
+    distance of a window is its unit of time. A window has at most `size // 2` targets. Targets may
+    also be known rows, as partially observed ones are: they are known rows of other windows, and a
+    window then has at most `size` targets.
     """
-    size = WHOLE if size is None else size
     by_level = np.argsort(level, kind="stable")
     targets, level = targets[by_level], level[by_level]
     series = np.searchsorted(start, targets, side="right") - 1
     bound = np.searchsorted(sources, start)
     count = np.diff(bound)[series]  # known rows of the target's series
-    place = np.searchsorted(sources, targets) - bound[series]  # known rows before the target
+    rank = np.searchsorted(sources, targets) - bound[series]  # known rows before the target
     half = max(1, size // 2)
-    index = np.minimum((place - size // 4).clip(min=0) // half, _last(count, size, half))
+    last = -((size - count).clip(max=0) // half)  # the last window of the series
+    index = np.minimum((rank - size // 4).clip(min=0) // half, last)
     begin = np.minimum(index * half, (count - size).clip(min=0))
     length = np.minimum(count, size)
     new = np.concatenate([[True], (np.diff([level, series, index]) != 0).any(axis=0)])
-    both = np.zeros(start.size - 1, dtype=bool)  # series with targets that are known rows too
-    both[series[_among(targets, sources)]] = True
-    rank = _rank(new)
-    new |= rank % np.where(both[series], size, half) == 0
+    shared = np.zeros(start.size - 1, dtype=bool)  # series with targets that are known rows too
+    shared[series[np.isin(targets, sources)]] = True
+    new |= _rank(new) % np.where(shared[series], size, half) == 0
     first = np.flatnonzero(new)
     parts = Windows(
         sources=sources,
@@ -125,11 +119,11 @@ def windows(
         first_target=first,
         target_count=np.diff(np.concatenate([first, [targets.size]])),
     )
-    return _without_own(parts) if both.any() else parts
+    return _without_own(parts) if shared.any() else parts
 
 
 def _without_own(parts: Windows) -> Windows:
-    """The same windows, in which no target is among the known rows of its own window."""
+    """Removes targets from the known rows of their own window."""
     size = parts.source_count
     window = np.repeat(np.arange(parts.count), size)
     inside = np.arange(window.size) - np.repeat(np.cumsum(size) - size, size)
@@ -137,30 +131,16 @@ def _without_own(parts: Windows) -> Windows:
     by_row = np.argsort(parts.targets)
     rows = parts.targets[by_row]
     owner = np.repeat(np.arange(parts.count), parts.target_count)[by_row]
-    place = np.searchsorted(rows, sources).clip(max=rows.size - 1)
-    kept = (rows[place] != sources) | (owner[place] != window)
+    index = np.searchsorted(rows, sources).clip(max=rows.size - 1)
+    kept = (rows[index] != sources) | (owner[index] != window)
     count = np.bincount(window[kept], minlength=parts.count)
     return replace(
         parts, sources=sources[kept], first_source=np.cumsum(count) - count, source_count=count
     )
 
 
-def _among(
-    rows: Int[np.ndarray, " row"], others: Int[np.ndarray, " other"]
-) -> Bool[np.ndarray, " row"]:
-    """True for the rows that are among ascending `others`."""
-    if not others.size:
-        return np.zeros(rows.shape, dtype=bool)
-    return others[np.searchsorted(others, rows).clip(max=others.size - 1)] == rows
-
-
-def _last(count: Int[np.ndarray, " target"], size: int, half: int) -> Int[np.ndarray, " target"]:
-    """Index of the last window of a series with `count` known rows."""
-    return -((size - count).clip(max=0) // half)
-
-
 def _rank(new: Bool[np.ndarray, " target"]) -> Int[np.ndarray, " target"]:
-    """How many of its window come before each target."""
+    """Returns the number of targets of its window before each target."""
     index = np.arange(new.size)
     return index - np.maximum.accumulate(np.where(new, index, 0))
 

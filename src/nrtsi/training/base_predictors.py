@@ -3,7 +3,7 @@
 import logging
 
 from nrtsi.core.budget_clock import now
-from nrtsi.network.names import with_prefix
+from nrtsi.core.state import with_prefix
 from nrtsi.predictors.base import BasePredictor
 from nrtsi.predictors.registry import PREDICTORS, BasePredictors
 from nrtsi.training.run import MAX_BASE_SHARE, Saved, TrainingRun

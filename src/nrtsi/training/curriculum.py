@@ -8,12 +8,12 @@ from pathlib import Path
 
 from nrtsi.core.events import Listener, TrainStep
 from nrtsi.core.series import SeriesSet
+from nrtsi.core.state import with_prefix
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.inference import Engine
-from nrtsi.network.names import with_prefix
+from nrtsi.network.layers import seeded
 from nrtsi.network.optimiser import optimise
 from nrtsi.network.registry import Network, network_of
-from nrtsi.network.seeding import seeded
 from nrtsi.training.base_predictors import fit_base_predictors
 from nrtsi.training.blending import fit_blend
 from nrtsi.training.distributed import join

@@ -12,7 +12,6 @@ from nrtsi.errors import InputError, TrainingError
 from nrtsi.network.registry import Network
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.predictors.registry import BasePredictors
-from nrtsi.schedule.windows import WHOLE
 
 __all__ = ["Budget", "Record", "Trained", "TrainingPlan", "TrainingSettings", "override"]
 
@@ -91,7 +90,7 @@ class TrainingSettings:
         predictors = predictors or BasePredictors()
         preset = PRESETS[self.preset]
         model = self._model(preset, predictors)
-        cells = model.network == "cells"
+        cells = model.cell_tokens
         schedule = dict(self.schedule)
         if cells and self.setting not in ("stochastic", "smallest"):
             # Cells do not gain from rows that are missing as a whole: these come first.
@@ -99,7 +98,7 @@ class TrainingSettings:
         train = preset.train.model_dump()
         if cells:
             # Fewer windows per step if each has many cells; steps are quick then.
-            tokens = (model.window or WHOLE) * self.dims
+            tokens = model.window_rows * self.dims
             batch = max(preset.train.min_windows, preset.train.tokens_per_step // tokens)
             train["batch"] = min(preset.train.batch, batch)
             train["validate_every"] = 2 * preset.train.validate_every
@@ -131,7 +130,7 @@ class TrainingSettings:
         # The paper uses one network for all levels if rows are partly observed.
         fields["per_level"] &= not self.partial and network != "pointwise"
         model: ModelConfig = override(ModelConfig, fields, self.model)
-        if model.network == "cells" and self.dims == 1:
+        if model.cell_tokens and self.dims == 1:
             raise InputError(
                 "network must be 'rows' for data of one column, got 'cells'; leave it out"
             )

@@ -14,7 +14,7 @@ from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.segments import SEGMENT_ROWS, Segments
 from nrtsi.core.series import SeriesSet
-from nrtsi.network.registry import windows_of
+from nrtsi.network.registry import NETWORKS
 from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
 from nrtsi.predictors.registry import BasePredictors, Exclude
 from nrtsi.schedule.plan import Step, plan
@@ -106,7 +106,7 @@ class WindowSampler:
         Slow base predictors make masked segments expensive. The network `cells` predicts all
         hidden cells of the rows of a window, so that there are no other windows.
         """
-        reuse = self.predictors.slow and self.model.network != "cells"
+        reuse = self.predictors.slow and not self.model.cell_tokens
         return self.config.uses if reuse else 1
 
     def _masked_steps(self, seed: list[int], count: int, level: int | None) -> list["_MaskedStep"]:
@@ -133,7 +133,7 @@ class WindowSampler:
         rows = np.minimum(self.segments.end - self.segments.begin, size).mean()
         most = max(4.0, self.config.max_cells / (rows * self.series.dims))
         # A window of `cells` predicts every row it holds.
-        own = self.model.window if self.model.network == "cells" else None
+        own = self.model.window if self.model.cell_tokens else None
         return int(np.clip((own or 16) * count / rows / min(2, self._uses), 4, most))
 
     def _steps(
@@ -150,7 +150,8 @@ class WindowSampler:
             own = np.minimum(step.level, self.layout.levels - 1)
             chosen = own >= 0 if level is None else own == level
             if chosen.any():
-                windows = windows_of(step, truth.start, self.model, chosen)
+                network = NETWORKS[self.model.network]
+                windows = network.windows(step, truth.start, self.model, chosen)
                 yield _MaskedStep(
                     self, truth, hidden, predictions, known_from, number, step, windows
                 )

@@ -12,8 +12,7 @@ from nrtsi.core.segments import longest_gap, segment_length_for
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.predictors.registry import PREDICTORS
-from nrtsi.schedule.distances import level_of
-from nrtsi.schedule.policies import SAME
+from nrtsi.schedule.distances import TIME_TOLERANCE, level_of
 from nrtsi.tables import Clock, parse_duration
 from nrtsi.training.plan import Budget, TrainingSettings, override
 
@@ -114,7 +113,7 @@ def device_of(name: str) -> torch.device:
 def has_one_row_per_unit(series: SeriesSet) -> bool:
     """True if every row is one unit after the row before it."""
     steps = np.diff(series.time)[np.diff(series.owner) == 0]
-    return bool((np.abs(steps - 1) <= SAME / 4).all())
+    return bool((np.abs(steps - 1) <= TIME_TOLERANCE / 4).all())
 
 
 def _predictors(names: Any, default: Sequence[str]) -> tuple[str, ...]:
@@ -141,7 +140,9 @@ def _max_level(max_level: object, gap: float) -> Any:
         raise InputError(f"max_level must be a whole number or 'auto', got {max_level!r}")
     if max_level != "auto":
         return max_level
-    return max(USUAL_LEVEL, int(level_of(np.array([gap / 2 - SAME]), max_level=MAX_LEVEL)[0]))
+    return max(
+        USUAL_LEVEL, int(level_of(np.array([gap / 2 - TIME_TOLERANCE]), max_level=MAX_LEVEL)[0])
+    )
 
 
 def _seed(seed: object) -> int:
@@ -157,7 +158,7 @@ def _is_on_grid(series: SeriesSet) -> bool:
     """
     first = np.minimum(series.start[:-1], series.rows - 1)
     offset = series.time - np.repeat(series.time[first], series.length)
-    return bool((np.abs(offset - np.rint(offset)) <= SAME / 4).all())
+    return bool((np.abs(offset - np.rint(offset)) <= TIME_TOLERANCE / 4).all())
 
 
 def _cycles(clock: Clock, series: SeriesSet) -> tuple[float, ...]:

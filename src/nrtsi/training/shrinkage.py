@@ -124,7 +124,7 @@ def _sums(network: Network, validation: Batch, size: int) -> _Sums:
         batch = validation.pick(some).to(network.device)
         with torch.inference_mode():
             prediction = network(batch.tokens)
-            mean, std = prediction.mean, prediction.scale
+            mean, std = prediction.mean, prediction.std
         blend = network.blend(batch.tokens)
         sums.add(batch, mean - blend, batch.truth - blend, std)
     return sums

@@ -12,8 +12,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from nrtsi.config import TrainConfig
+from nrtsi.core.state import with_prefix
 from nrtsi.errors import TrainingError
-from nrtsi.network.names import with_prefix
 from nrtsi.network.optimiser import Optimiser, decay_of
 from nrtsi.network.registry import Network
 from nrtsi.network.threads import Prefetch, Threads

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nrtsi.config import TrainConfig
+from nrtsi.network.layers import seeded
 from nrtsi.network.optimiser import Optimiser, decay_of
-from nrtsi.network.seeding import seeded
 from nrtsi.predictors.base import Sample
 from nrtsi.predictors.dynamics.transition import Transition, has_next
 

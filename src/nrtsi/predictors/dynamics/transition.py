@@ -5,9 +5,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from nrtsi.config import TransitionConfig
+from nrtsi.config import INPUT_CLIP, TransitionConfig
 from nrtsi.core.series import GRID_TOLERANCE, SeriesSet
-from nrtsi.network.perceptron import FARTHEST, Perceptron
+from nrtsi.network.layers import Perceptron
 
 __all__ = ["Transition", "complete_rows", "has_next"]
 
@@ -67,7 +67,7 @@ class Transition(nn.Module):
 
     def forward(self, row: Float[Tensor, "batch dim"], back: bool) -> Float[Tensor, "batch dim"]:
         """The next row, or the previous one if `back`."""
-        inputs = ((row - self.mean) / self.std).clamp(-FARTHEST, FARTHEST)
+        inputs = ((row - self.mean) / self.std).clamp(-INPUT_CLIP, INPUT_CLIP)
         return row + self.step_size * self.networks[int(back)](inputs)
 
     def clip(self, row: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 
 from nrtsi.config import GPConfig
+from nrtsi.network.layers import seeded
 from nrtsi.network.optimiser import Optimiser, decay_of
-from nrtsi.network.seeding import seeded
 from nrtsi.predictors.base import Sample
 from nrtsi.predictors.gaussian_process.covariance import (
     CellIndex,

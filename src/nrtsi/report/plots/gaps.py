@@ -15,8 +15,7 @@ from nrtsi.errors import InputError
 from nrtsi.evaluation.backtest import Backtest
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.report.plots import canvas
-from nrtsi.schedule.distances import distances, level_of
-from nrtsi.schedule.policies import SAME
+from nrtsi.schedule.distances import TIME_TOLERANCE, distances, level_of
 from nrtsi.tables import Clock
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class DistanceErrors:
         """The errors of a back-test."""
         hidden = backtest.holdout.hidden
         distance = cell_distances(backtest.holdout.known, hidden)[hidden]
-        level = level_of(distance - SAME, max_level=LAST_BIN)
+        level = level_of(distance - TIME_TOLERANCE, max_level=LAST_BIN)
         bins = np.where(np.isfinite(distance), level, LAST_BIN)
         found, cells = np.unique(bins, return_counts=True)
         std = backtest.channel_std[backtest.channel]

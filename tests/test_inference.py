@@ -1,4 +1,4 @@
-"""Carrying out a plan: what must not change a result, and what long and many series need."""
+"""The engine: memory, threads and other series change no result; long series take few steps."""
 
 from dataclasses import replace
 
@@ -33,22 +33,23 @@ def engine(dims, *, order="midpoints", max_level=60, networks=1):
 
 @given(seeds, st.sampled_from(ORDERS), st.sampled_from([1, 4]), st.integers(1, 10**6))
 @settings(max_examples=25)
-def test_the_memory_allowed_changes_no_draw(seed, order, networks, memory):
+def test_the_memory_limit_changes_no_draw(seed, order, networks, memory):
     series = some_series(seed)
     ample = engine(series.dims, order=order, networks=networks)
     draw = noise(series, seed, 0)
-    tight = replace(ample, memory=memory).fill(series, draw=draw)
-    np.testing.assert_allclose(tight, ample.fill(series, draw=draw), rtol=2e-4, atol=2e-4)
+    tight = replace(ample, memory_limit=memory).predict(series, draw=draw).mean
+    expected = ample.predict(series, draw=draw).mean
+    np.testing.assert_allclose(tight, expected, rtol=2e-4, atol=2e-4)
 
 
 @given(seeds, st.sampled_from(ORDERS))
 @settings(max_examples=15)
-def test_a_set_of_series_is_filled_as_each_of_them_alone(seed, order):
+def test_a_set_of_series_is_imputed_as_each_of_them_alone(seed, order):
     series = some_series(seed)
     made = engine(series.dims, order=order)
-    together = made.fill(series)
+    together = made.predict(series).mean
     for i in range(series.series):
-        alone = made.fill(series.select(np.array([i])))
+        alone = made.predict(series.select(np.array([i]))).mean
         own = slice(series.start[i], series.start[i + 1])
         np.testing.assert_allclose(together[own], alone, rtol=2e-4, atol=2e-4)
 
@@ -57,29 +58,29 @@ def test_a_set_of_series_is_filled_as_each_of_them_alone(seed, order):
 @settings(max_examples=10)
 def test_the_number_of_threads_changes_no_result(seed):
     series = some_series(seed)
-    made = replace(engine(series.dims), memory=20_000)
+    made = replace(engine(series.dims), memory_limit=20_000)
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            results.append(made.fill(series))
+            results.append(made.predict(series).mean)
     finally:
         torch.set_num_threads(before)
     np.testing.assert_allclose(*results, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("networks", [1, 4])
-def test_gaps_of_levels_beyond_the_learnt_ones_are_filled_too(networks):
+def test_gaps_beyond_the_trained_levels_are_imputed(networks):
     value = np.sin(np.arange(3000.0) / 30)[None, :, None]
     value[0, 200:2600] = np.nan
-    filled = engine(1, networks=networks).fill(SeriesSet.stack(value))
+    filled = engine(1, networks=networks).predict(SeriesSet.stack(value)).mean
     assert np.isfinite(filled).all()
 
 
-def test_a_long_series_is_done_in_a_few_passes():
+def test_a_long_series_takes_few_steps():
     rng = np.random.default_rng(0)
     value = rng.normal(size=(1, 20_000, 1))
     for begin in rng.integers(0, 18_000, 12):
         value[0, begin : begin + rng.integers(1, 2000)] = np.nan
-    passes = sum(1 for _ in engine(1).walk(SeriesSet.stack(value)))
-    assert passes <= 14
+    steps = sum(1 for _ in engine(1).steps(SeriesSet.stack(value)))
+    assert steps <= 14

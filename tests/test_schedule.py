@@ -1,4 +1,4 @@
-"""The schedule, as laws that hold for any times and any pattern of missing cells."""
+"""Properties of the plan that hold for any times and any pattern of missing cells."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from nrtsi.config import ScheduleConfig, schedule_for
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.schedule.distances import distances, level_of
+from nrtsi.schedule.distances import TIME_TOLERANCE, distances, level_of
 from nrtsi.schedule.plan import plan
-from nrtsi.schedule.policies import NEAR, SAME
 from tests.strategies import seeds, some_series
 
 configs = st.builds(
     ScheduleConfig,
     max_level=st.sampled_from([2, 3, 5, 60]),
     order=st.sampled_from(["widest", "local", "midpoints", "smallest", "all"]),
+    neighbourhood=st.sampled_from([2, 16]),
     band=st.sampled_from([0.0, 1.0, 3.5]),
     one_by_one_above=st.sampled_from([None, 1.0, 4.0]),
     one_by_one_in=st.sampled_from(["series", "gap"]),
@@ -25,7 +25,7 @@ configs = st.builds(
 
 
 def plain_plan(time, missing, dims, config):
-    """The plan of one series, row by row: what the arrays must come to."""
+    """The plan of one series by plain loops."""
     missing = missing.copy()
     while missing.any():
         left = np.flatnonzero(missing).tolist()
@@ -37,12 +37,12 @@ def plain_plan(time, missing, dims, config):
         }
         if config.together is not None:
             far = most == dims and config.order != "all"
-            chosen = [i for i in chosen if far and distance[i] > config.together + SAME]
+            chosen = [i for i in chosen if far and distance[i] > config.together + TIME_TOLERANCE]
             if not chosen:
                 yield left, [0] * len(left)
                 return
         if config.order != "all" and most == dims:
-            near = {i: sum(j < i for j in sources) // NEAR for i in chosen}
+            near = {i: sum(j < i for j in sources) // config.neighbourhood for i in chosen}
             chosen = plain_take(chosen, distance, near, config)
         missing[chosen] = 0
         yield chosen, [plain_level(distance[i], config) for i in chosen]
@@ -53,34 +53,35 @@ def plain_take(chosen, distance, near, config):
     if config.order == "smallest":
         level = plain_level(nearest, config)
         same = [i for i in chosen if plain_level(distance[i], config) == level]
-        return [i for i in same if distance[i] <= nearest + config.band + SAME]
+        return [i for i in same if distance[i] <= nearest + config.band + TIME_TOLERANCE]
     gap = {i: number for number, run in enumerate(runs(chosen)) for i in run}
     beside = {
         "widest": lambda i, j: True,
         "local": lambda i, j: abs(near[i] - near[j]) <= 1,
         "midpoints": lambda i, j: gap[i] == gap[j],
     }[config.order]
-    within = [j for j in chosen if distance[j] <= config.reach + SAME]
+    within = [j for j in chosen if distance[j] <= config.reach + TIME_TOLERANCE]
     taken, alone = [], set()
     for i in chosen:
         best = max((distance[j] for j in within if beside(i, j)), default=-np.inf)
         best = best if within else nearest
         if config.one_by_one_above is not None and best > config.one_by_one_above:
             part = 0 if config.one_by_one_in == "series" else gap[i]
-            if best - SAME <= distance[i] <= best + SAME and part not in alone:
+            if best - TIME_TOLERANCE <= distance[i] <= best + TIME_TOLERANCE and part not in alone:
                 alone.add(part)
                 taken.append(i)
             continue
-        near_enough = distance[i] > best - config.band or distance[i] >= best - SAME
+        near_enough = distance[i] > best - config.band or distance[i] >= best - TIME_TOLERANCE
         same_level = plain_level(distance[i], config) == plain_level(best, config)
-        if near_enough and same_level and distance[i] <= best + SAME:
+        if near_enough and same_level and distance[i] <= best + TIME_TOLERANCE:
             taken.append(i)
     return taken
 
 
 def plain_level(distance, config):
     return next(
-        (k for k in range(config.max_level) if distance - SAME <= 2.0**k), config.max_level
+        (k for k in range(config.max_level) if distance - TIME_TOLERANCE <= 2.0**k),
+        config.max_level,
     )
 
 
@@ -103,7 +104,7 @@ def test_every_missing_row_is_imputed_exactly_once(seed, config):
 
 
 @given(seeds, configs)
-def test_planning_together_is_planning_one_by_one(seed, config):
+def test_planning_many_series_equals_planning_each(seed, config):
     series = some_series(seed)
     together = {i: [] for i in range(series.series)}
     for step in plan(series, config):
@@ -118,7 +119,7 @@ def test_planning_together_is_planning_one_by_one(seed, config):
 
 
 @given(seeds, configs)
-def test_the_plan_is_the_one_made_by_plain_loops(seed, config):
+def test_the_plan_equals_plain_loops(seed, config):
     series = some_series(seed)
     for i in range(series.series):
         alone = series.select(np.array([i]))
@@ -128,7 +129,7 @@ def test_the_plan_is_the_one_made_by_plain_loops(seed, config):
 
 
 @given(seeds)
-def test_midpoints_take_as_many_passes_as_the_longest_gap_halves(seed):
+def test_midpoints_take_log2_of_the_longest_gap_steps(seed):
     rng = np.random.default_rng(seed)
     missing = rng.random(rng.integers(3, 200)) < rng.random()
     missing[[0, -1]] = False
@@ -140,17 +141,16 @@ def test_midpoints_take_as_many_passes_as_the_longest_gap_halves(seed):
 
 
 @given(seeds)
-def test_where_few_rows_are_known_the_local_order_is_the_paper_s(seed):
+def test_with_at_most_two_neighbourhoods_the_local_order_is_the_paper_s(seed):
     series = some_series(seed, whole=True)
-    if series.observed.any(axis=1).sum() >= 2 * NEAR:
-        return
-    orders = [plan(series, ScheduleConfig(order=order)) for order in ("widest", "local")]
-    widest, local = ([s.rows.tolist() for s in steps] for steps in orders)
-    # Rows that are filled become known, and then neighbourhoods may part.
-    assert local[:1] == widest[:1]
+    config = ScheduleConfig(order="local", neighbourhood=series.rows // 2 + 1)
+    widest, local = (
+        [step.rows.tolist() for step in plan(series, each)] for each in (ScheduleConfig(), config)
+    )
+    assert local == widest
 
 
-def test_gaps_far_apart_do_not_wait_for_each_other():
+def test_local_orders_take_fewer_steps_than_the_widest_first():
     value = np.zeros((1, 2000, 1))
     for gap in range(40):
         value[0, 50 * gap + 5 : 50 * gap + 6 + gap % 30] = np.nan
@@ -162,7 +162,7 @@ def test_gaps_far_apart_do_not_wait_for_each_other():
 
 
 @given(seeds)
-def test_every_gap_gives_its_middle_at_once(seed):
+def test_a_step_of_midpoints_takes_the_middle_of_every_gap(seed):
     series = some_series(seed, regular=True, whole=True, some_data=True)
     known = series.observed[:, 0].copy()
     for step in plan(series, ScheduleConfig(order="midpoints", max_level=60)):
@@ -187,7 +187,7 @@ def test_on_a_regular_grid_with_data_levels_never_rise(seed, max_level):
 
 
 @given(seeds, configs)
-def test_sources_are_no_targets_and_have_something_known(seed, config):
+def test_sources_are_no_targets_and_have_known_cells(seed, config):
     series = some_series(seed)
     known = series.observed.copy()
     for step in plan(series, config):
@@ -197,7 +197,7 @@ def test_sources_are_no_targets_and_have_something_known(seed, config):
 
 
 @given(seeds)
-def test_gaps_equal_the_brute_force_distance(seed):
+def test_distances_equal_brute_force(seed):
     series = some_series(seed)
     known = series.observed.any(axis=1)
     got = distances(series.time, known, series.start, np.arange(series.rows))
@@ -209,14 +209,14 @@ def test_gaps_equal_the_brute_force_distance(seed):
 
 
 @given(st.floats(0.001, 1000), st.integers(0, 8))
-def test_a_level_covers_its_gaps_and_no_smaller_level_does(distance, max_level):
+def test_a_level_covers_its_distances_and_no_smaller_level_does(distance, max_level):
     level = int(level_of(np.array([distance]), max_level=max_level)[0])
     assert level == max_level or distance <= 2.0**level
     assert level == 0 or distance > 2.0 ** (level - 1)
 
 
 @given(seeds, st.sampled_from([1.0, 2.0, 4.0]))
-def test_wide_gaps_of_stochastic_series_are_drawn_one_by_one(seed, threshold):
+def test_points_far_from_data_are_imputed_one_by_one_in_stochastic_series(seed, threshold):
     series = some_series(seed, regular=True, whole=True, some_data=True)
     for step in plan(series, ScheduleConfig(one_by_one_above=threshold)):
         wide = series.owner[step.rows[step.distance > threshold]]
@@ -224,7 +224,7 @@ def test_wide_gaps_of_stochastic_series_are_drawn_one_by_one(seed, threshold):
 
 
 @given(seeds)
-def test_a_step_takes_one_wide_point_of_a_gap_at_most(seed):
+def test_a_step_takes_at_most_one_far_point_of_a_gap(seed):
     series = some_series(seed, regular=True, whole=True, some_data=True)
     config = ScheduleConfig(one_by_one_above=4.0, one_by_one_in="gap")
     for step in plan(series, config):
@@ -234,7 +234,7 @@ def test_a_step_takes_one_wide_point_of_a_gap_at_most(seed):
 
 @given(seeds, st.floats(0.1, 5))
 @settings(max_examples=50)
-def test_a_band_holds_gaps_of_one_level_near_the_widest(seed, band):
+def test_a_band_holds_distances_of_one_level_near_the_largest(seed, band):
     series = some_series(seed, whole=True, some_data=True)
     for step in plan(series, ScheduleConfig(band=band)):
         for i in np.unique(series.owner[step.rows]):
@@ -255,12 +255,12 @@ def test_rows_that_miss_the_most_channels_come_first(seed):
 
 
 @given(seeds)
-def test_rows_not_wanted_are_never_targets(seed):
+def test_rows_that_are_not_eligible_are_never_targets(seed):
     series = some_series(seed)
-    wanted = np.random.default_rng(seed).random(series.rows) < 0.5
-    done = [row for step in plan(series, ScheduleConfig(), wanted) for row in step.rows]
+    eligible = np.random.default_rng(seed).random(series.rows) < 0.5
+    done = [row for step in plan(series, ScheduleConfig(), eligible) for row in step.rows]
     missing = ~series.observed.all(axis=1)
-    assert sorted(done) == np.flatnonzero(wanted & missing).tolist()
+    assert sorted(done) == np.flatnonzero(eligible & missing).tolist()
 
 
 def test_the_paper_s_figure_of_two_observed_and_32_missing():
@@ -275,7 +275,7 @@ def test_the_paper_s_figure_of_two_observed_and_32_missing():
     assert len(steps) == 5
 
 
-def test_all_at_once_is_one_step_and_smallest_first_starts_beside_the_data():
+def test_all_is_one_step_and_smallest_starts_beside_the_data():
     value = np.full((1, 9, 1), np.nan)
     value[0, 0] = 0.0
     series = SeriesSet.stack(value)
@@ -284,14 +284,14 @@ def test_all_at_once_is_one_step_and_smallest_first_starts_beside_the_data():
     assert smallest == [[row] for row in range(1, 9)]
 
 
-def test_as_far_as_the_widest_gap_nothing_waits():
+def test_no_row_waits_within_the_reach():
     value = np.full((1, 102, 1), np.nan)
     value[0, [0, 101]] = 0.0
     first = next(plan(SeriesSet.stack(value), ScheduleConfig(max_level=60)))
     assert (first.rows.tolist(), first.level.tolist()) == ([50, 51], [6, 6])
 
 
-def test_beyond_the_reach_the_nearest_go_first():
+def test_beyond_the_reach_the_nearest_come_first():
     value = np.full((1, 100, 1), np.nan)
     value[0, 0] = 0.0
     series = SeriesSet.stack(value, np.arange(100.0)[None] * 50)
@@ -299,7 +299,7 @@ def test_beyond_the_reach_the_nearest_go_first():
     assert first.rows.tolist() == [1]
 
 
-def test_a_long_gap_is_filled_coarse_to_fine_though_another_channel_is_partly_there():
+def test_a_long_gap_is_imputed_coarse_to_fine_beside_a_partially_observed_row():
     value = np.zeros((1, 40, 2))
     value[0, 5:35] = np.nan
     value[0, 2, 0] = np.nan
@@ -308,7 +308,7 @@ def test_a_long_gap_is_filled_coarse_to_fine_though_another_channel_is_partly_th
     assert steps[-1].rows.tolist() == [2]
 
 
-def test_nothing_missing_needs_no_step():
+def test_complete_series_need_no_step():
     assert not list(plan(SeriesSet.stack(np.zeros((2, 5, 1))), ScheduleConfig()))
 
 
@@ -323,7 +323,7 @@ def test_nothing_missing_needs_no_step():
         ("smallest", True, {"order": "smallest"}),
     ],
 )
-def test_a_setting_means_an_order(setting, regular, fields):
+def test_each_setting_has_its_schedule(setting, regular, fields):
     schedule = schedule_for(setting, regular=regular).model_dump()
     assert {name: schedule[name] for name in fields} == fields
 

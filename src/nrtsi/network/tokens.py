@@ -96,8 +96,8 @@ class Tokens:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
         """Returns a copy with every tensor changed."""
-        changed = self.resized(self.n_known, change, change)
-        return replace(changed, level=change(self.level))
+        changed = {name: change(getattr(self, name)) for name in self.names()}
+        return Tokens(n_known=self.n_known, **changed)
 
     def to(self, device: torch.device) -> "Tokens":
         """Returns a copy on `device`."""

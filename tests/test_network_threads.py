@@ -1,4 +1,4 @@
-"""Work by several threads: the same results, in the same order, and nothing left behind."""
+"""Threads and prefetching: the same results in the same order, and no lasting side effects."""
 
 import threading
 
@@ -13,11 +13,11 @@ from nrtsi.network.threads import Prefetch, Threads
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 3))
 @settings(max_examples=20)
-def test_cores_give_what_a_loop_gives(items, count):
+def test_map_equals_a_loop(items, count):
     assert Threads(count).map(lambda item: item * 2, items) == [item * 2 for item in items]
 
 
-def test_each_piece_is_worked_on_by_one_thread_and_the_caller_keeps_its_number():
+def test_each_thread_uses_one_core_and_the_caller_keeps_its_number():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -32,25 +32,25 @@ def test_each_piece_is_worked_on_by_one_thread_and_the_caller_keeps_its_number()
         torch.set_num_threads(before)
 
 
-def test_what_the_caller_lets_numpy_ignore_its_cores_ignore():
+def test_threads_inherit_numpy_errstate():
     with np.errstate(over="ignore"):
         assert Threads(2).map(lambda _: float(np.float32(1e30) ** 2), [1, 2]) == [np.inf, np.inf]
 
 
-def test_a_failure_in_a_thread_is_the_caller_s():
+def test_an_exception_in_a_thread_reaches_the_caller():
     with pytest.raises(ZeroDivisionError):
         Threads(2).map(lambda item: 1 / item, [1, 0, 2])
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8))
 @settings(max_examples=20)
-def test_what_was_begun_ahead_is_what_would_have_been_asked(calls):
+def test_prefetched_results_equal_direct_calls(calls):
     square = Prefetch(lambda number: number**2)
     for number, following in calls:
         assert square(number, following=following) == number**2
 
 
-def test_the_next_is_begun_before_it_is_asked_for():
+def test_the_next_result_is_computed_ahead():
     begun = threading.Event()
     ahead = Prefetch(lambda number: begun.set() if number == 1 else None)
     ahead(0, following=1)

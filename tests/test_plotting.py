@@ -351,9 +351,7 @@ def test_the_first_block_reads_as_computed_by_hand(model, one):
     rows = [*padded.known[window], *padded.target[window]]
     places = [rows.index(each) for each in reading.rows]
     with torch.no_grad():
-        token = block.attention_norm(
-            network.embed(asked.feature[window] / network.feature_scale)
-        )
+        token = block.attention_norm(network.embed(asked.feature[window] / network.feature_scale))
         query, key = block.attention.query(token).numpy(), block.attention.key(token).numpy()
     heads, width = block.attention.heads, engine.model.head_size
     time = asked.time[window].numpy().astype(np.float64)

@@ -1,1 +1,1 @@
-"""The experiments of the paper: tables as data, a runner that can be resumed, Markdown."""
+"""Benchmarks: data sets, the paper's tables, competitors, experiments, results and their pages."""

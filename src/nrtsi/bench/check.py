@@ -1,137 +1,126 @@
-"""Scores a saved model on a table, beside the figures that were written down of it."""
+"""Scores a saved model on a table and compares it with the recorded figures."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nrtsi.bench.datasets.dataset import Dataset
-from nrtsi.bench.markdown import grid
-from nrtsi.bench.methods import Ours
-from nrtsi.bench.results import ERROR, Row
+from nrtsi.bench.markdown import NONE, grid
+from nrtsi.bench.methods import NRTSIMethod
+from nrtsi.bench.results import Row
+from nrtsi.bench.runner import Notify
 from nrtsi.bench.tables import Setting, Table
 from nrtsi.bench.tasks import data_sets, task_of
 from nrtsi.errors import InputError
 
-__all__ = ["Figure", "Question", "check", "shown"]
+__all__ = ["CheckRequest", "Figure", "check", "markdown"]
 
-SAME = 1e-3
-"""Figures that differ by less, relative to them, are the same on another machine."""
+TOLERANCE = 1e-3
+"""Relative difference below which figures are equal; machines differ by less."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is checked."""
+class CheckRequest:
+    """The model to check, and the row of a table it belongs to."""
 
     table: Table
     model: Path
-
     method: str = "nrtsi"
-    """The row of the table that the model is of."""
-
     quick: bool = False
-    """On the few series of a quick run."""
 
     def __post_init__(self) -> None:
-        ours = [name for name in self.table.methods if self.table.kind_of(name) == "nrtsi"]
-        if self.method not in ours:
+        names = [name for name in self.table.methods if self.table.kind_of(name) == "nrtsi"]
+        if self.method not in names:
             raise InputError(
-                f"--method must be one of {', '.join(ours)} for the table {self.table.name}, "
+                f"--method must be one of {', '.join(names)} for the table {self.table.name}, "
                 f"got {self.method!r}; choose one"
             )
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the model, and the one that was written down of it."""
+    """A figure of the model, and the recorded one."""
 
     setting: str
     metric: str
     found: float
-    written: float | None
+    recorded: float | None
 
     @property
     def differs(self) -> bool:
-        """Whether another figure was written down; False where none was."""
-        if self.written is None or (math.isnan(self.found) and math.isnan(self.written)):
+        """Whether the recorded figure is another; False if there is none."""
+        if self.recorded is None or (math.isnan(self.found) and math.isnan(self.recorded)):
             return False
-        return not math.isclose(self.found, self.written, rel_tol=SAME)
+        return not math.isclose(self.found, self.recorded, rel_tol=TOLERANCE)
 
 
 def check(
-    question: Question, rows: Sequence[Row] = (), say: Callable[[str], None] = lambda line: None
+    request: CheckRequest, rows: Sequence[Row] = (), notify: Notify = lambda line: None
 ) -> list[Figure]:
-    """The figures of a model in every setting of the table whose data have its channels.
-
-    They are scored as `run` scores them; `rows` are those of a file of results.
+    """Scores a model in every setting whose data have its channels, as `nrtsi bench run` does.
 
     Raises:
         CheckpointError: The file is absent, damaged, or not a model of this library.
-        InputError: The data cannot be had, or all have other channels than the model.
+        InputError: No data are available, or all have other channels than the model.
     """
-    table, ours = question.table, Ours.load(question.model)
+    table, method = request.table, NRTSIMethod.load(request.model)
     figures: list[Figure] = []
-    others: list[Dataset] = []
-    for name, data in data_sets(table, quick=question.quick, say=say):
-        if not ours.knows(data.channels):
-            others.append(data)
+    others: list[str] = []
+    for name, data in data_sets(table, quick=request.quick, notify=notify):
+        if not method.has_channels(data.channels):
+            others.append(f"{data.name} ({', '.join(data.channels)})")
             continue
-        say(f"{name}: {data.about}")
+        notify(f"{name}: {data.about}")
         for setting in table.settings:
             if table.data_of(setting) == name:
-                figures += _figures(question, ours, setting, data, rows)
+                figures += _figures(request, method, setting, data, rows)
     if not figures:
-        wanted = " or of ".join(f"{data.name} ({', '.join(data.channels)})" for data in others)
         raise InputError(
-            f"{question.model} must be a model of the channels of {wanted} for the table "
-            f"{table.name}, got {', '.join(ours.channels)}; name the table it was trained for"
+            f"{request.model} must be a model of the channels of {' or of '.join(others)} for the "
+            f"table {table.name}, got {', '.join(method.channels)}; name the table it was trained for"
         )
     return figures
 
 
-def shown(figures: Sequence[Figure]) -> str:
-    """The figures as Markdown, each with its standard error where it has one."""
-    errors = {
-        (each.setting, each.metric.removesuffix("_se")): each
-        for each in figures
-        if each.metric.endswith("_se")
-    }
+def markdown(figures: Sequence[Figure]) -> str:
+    """The figures as a table, each with its standard error if it has one."""
+    errors = {(each.setting, each.metric): each for each in figures}
     lines = []
     for each in figures:
         if each.metric.endswith("_se"):
             continue
-        error = errors.get((each.setting, each.metric))
+        error = errors.get((each.setting, f"{each.metric}_se"))
         found = _with_error(each.found, error.found if error else None)
-        written = _with_error(each.written, error.written if error else None)
-        verdict = "–" if each.written is None else "differs" if each.differs else "the same"
-        lines.append([each.setting, each.metric, found, written, verdict])
-    return grid(["setting", "measure", "this model", "written down", ""], lines)
+        recorded = _with_error(each.recorded, error.recorded if error else None)
+        verdict = NONE if each.recorded is None else "differs" if each.differs else "same"
+        lines.append([each.setting, each.metric, found, recorded, verdict])
+    return grid(["setting", "metric", "this model", "recorded", ""], lines)
 
 
 def _figures(
-    question: Question, ours: Ours, setting: Setting, data: Dataset, rows: Sequence[Row]
+    request: CheckRequest, method: NRTSIMethod, setting: Setting, data: Dataset, rows: Sequence[Row]
 ) -> list[Figure]:
-    table, job = question.table, (question.table.name, setting.name, question.method, ours.seed)
-    written = {
+    table, job = request.table, (request.table.name, setting.name, request.method, method.seed)
+    recorded = {
         row.metric: row.number
         for row in rows
         if row.job == job
-        and row.metric != ERROR
+        and not row.failed
         and row.data in ("", data.digest)
-        and (row.effort == "quick") == question.quick
+        and (row.effort == "quick") == request.quick
     }
-    limit = table.method.get(question.method, {}).get("series")
-    task = task_of(table, setting, data).some(limit)
-    found = task.figures(task.answered(ours, table.draws), table.metrics)
-    return [Figure(setting.name, name, each, written.get(name)) for name, each in found.items()]
+    task = task_of(table, setting, data).subset(table.method.get(request.method, {}).get("series"))
+    found = task.figures(task.impute(method, table.draws), table.metrics)
+    return [Figure(setting.name, name, each, recorded.get(name)) for name, each in found.items()]
 
 
 def _with_error(value: float | None, error: float | None) -> str:
-    """A figure as a file of results has it.
+    """A figure with the digits of a result file.
 
     >>> _with_error(0.01234567, 0.000456), _with_error(2000.0, None), _with_error(None, None)
     ('0.0123457 ± 0.00046', '2000', '–')
     """
     if value is None:
-        return "–"
+        return NONE
     return f"{value:.6g}" if error is None else f"{value:.6g} ± {error:.2g}"

@@ -1,17 +1,18 @@
-"""Seconds and memory that a piece of work took."""
+"""Measures the seconds and the memory of a block of code."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from nrtsi.core.budget_clock import now
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "peak_memory", "take_turns"]
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Meter:
-    """Measures the block it is around.
+    """Measures the block it surrounds.
 
     >>> with Meter() as meter:
     ...     numbers = list(range(10))
@@ -22,36 +23,44 @@ class Meter:
     seconds: float = 0.0
 
     peak_mib: float | None = None
-    """Most memory in use above what was in use before; None where the system does not tell."""
+    """Peak memory above the memory in use before; None if the system does not report it."""
 
     def __enter__(self) -> "Meter":
-        self._before = self._resident()
-        self._begun = now()
+        try:
+            CLEAR.write_text("5")  # Linux: resets the peak to the memory in use now
+            self._before = _status("VmRSS")
+        except OSError:
+            self._before = None
+        self._start = now()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.seconds = now() - self._begun
-        peak = _status("VmHWM")
+    def __exit__(self, *error: Any) -> None:
+        self.seconds = now() - self._start
+        peak = peak_memory()
         if self._before is not None and peak is not None:
             self.peak_mib = max(0.0, peak - self._before)
 
-    @staticmethod
-    def _resident() -> float | None:
-        """Memory in use now, in MiB, after the system has been told to forget its peak."""
-        try:
-            CLEAR.write_text("5")  # Linux: the peak becomes what is in use now
-        except OSError:
-            return None
-        return _status("VmRSS")
+
+def take_turns(
+    works: Mapping[str, Callable[[], object]], repeats: int
+) -> dict[str, list[Meter]]:
+    """Measures each function once a round, so that a slow minute is slow for all of them."""
+    meters: dict[str, list[Meter]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            with Meter() as meter:
+                work()
+            meters[name].append(meter)
+    return meters
+
+
+def peak_memory() -> float | None:
+    """The peak memory of this process in MiB; None if the system does not report it."""
+    return _status("VmHWM")
 
 
 def _status(name: str) -> float | None:
-    """A size from the system's record of this process, in MiB."""
+    """A size in MiB that Linux reports of this process."""
     try:
         lines = STATUS.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What is compared: nrtsi, simple methods and peers, each behind the same small protocol."""
+"""The methods that are compared: nrtsi, baselines and competitors behind one protocol."""
 
 from collections.abc import Callable
 from copy import copy
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from nrtsi.baselines import BASELINES
 from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.knn_sequences import KNNSequences
-from nrtsi.bench.competitors import PEERS, TINY, Competitor
+from nrtsi.bench.competitors import COMPETITORS, QUICK_SIZES, Competitor
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.bench.masks import Masks
 from nrtsi.core.events import Listener
@@ -22,7 +22,16 @@ from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.tables import Columns
 from nrtsi.training.plan import Budget
 
-__all__ = ["KINDS", "TrainingTask", "Method", "failures_of", "is_trained", "method_of", "tiny"]
+__all__ = [
+    "KINDS",
+    "Method",
+    "NRTSIMethod",
+    "TrainingTask",
+    "expected_errors",
+    "is_trained",
+    "method_of",
+    "quick_settings",
+]
 
 Values = Float[np.ndarray, "series step dim"]
 Draws = Float[np.ndarray, "draw series step dim"]
@@ -30,120 +39,120 @@ Draws = Float[np.ndarray, "draw series step dim"]
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What every method may learn from, and for how long."""
+    """What every method is trained on, and for how long."""
 
     train: Part
     validation: Part
     channels: tuple[str, ...]
 
     masks: Masks
-    """What is hidden in training; a method that hides cells to learn hides about as much."""
+    """What is hidden in training."""
 
     budget: Budget
 
     checkpoint: Path | None = None
-    """Where a long training may keep its state, and go on from."""
+    """Where a long training saves its state, and resumes from."""
 
     listener: Listener | None = None
 
 
 class Method:
-    """Something that fills gaps."""
+    """An imputation method."""
 
     parameters: int | None = None
-    """Numbers learnt; None where the word has no meaning."""
+    """Number of trained parameters; None for methods without any."""
 
     seconds: float | None = None
-    """Time of a training that was made in several sittings, all of them together."""
+    """Training time over all sessions of a training that was resumed."""
 
-    def fit(self, lesson: TrainingTask) -> None:
-        """Learns."""
+    def fit(self, task: TrainingTask) -> None:
+        """Trains the method."""
         raise NotImplementedError
 
-    def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
-        """Values for all cells; and `draws` whole fillings, of a method that can draw."""
+    def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+        """Returns a value for every cell, and draws if the method can draw."""
         raise NotImplementedError
 
     def save(self, path: Path) -> None:
-        """Keeps what was learnt in a file, where it can be kept without code in it."""
+        """Saves the trained model, if it can be saved without code."""
 
 
-class Simple(Method):
-    """One of the methods that fit in a moment."""
+class BaselineMethod(Method):
+    """A baseline, fitted to the training series."""
 
     def __init__(self, imputer: Imputer) -> None:
         self.imputer = imputer
 
-    def fit(self, lesson: TrainingTask) -> None:
-        """Learns from the training series as they are."""
-        self.imputer.fit_series(lesson.train.to_set())
+    def fit(self, task: TrainingTask) -> None:
+        """Fits the baseline."""
+        self.imputer.fit_series(task.train.to_set())
 
-    def answer(self, given: Part, draws: int) -> tuple[Values, None]:
-        """Values for all cells."""
+    def impute(self, given: Part, draws: int) -> tuple[Values, None]:
+        """Returns a value for every cell."""
         return self.imputer.impute_series(given.to_set()).reshape(given.value.shape), None
 
 
-class Ours(Method):
-    """NRTSI, used as anyone would use it."""
+class NRTSIMethod(Method):
+    """NRTSI, through its public interface."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
         self.seed = seed
         self.settings = settings
 
-    def fit(self, lesson: TrainingTask) -> None:
-        """Trains for the budget, or goes on with a training that was cut short."""
-        self.channels = lesson.channels
-        settings = {"setting": _order(lesson), "mask": "points"} | self.settings
-        hidden = lesson.masks.shares(lesson.train.value.shape[1])
+    def fit(self, task: TrainingTask) -> None:
+        """Trains for the budget, or resumes a training that was interrupted."""
+        self.channels = task.channels
+        settings = {"setting": _setting_of(task), "mask": "points"} | self.settings
+        hidden = task.masks.shares(task.train.value.shape[1])
         settings["train"] = {"hidden": hidden} | settings.get("train", {})
-        if lesson.budget.seconds is not None:
-            settings["budget"] = lesson.budget.seconds
+        if task.budget.seconds is not None:
+            settings["budget"] = task.budget.seconds
         self.model = NRTSI(
-            steps=lesson.budget.steps, seed=self.seed, unit=1.0, on_empty="skip", **settings
+            steps=task.budget.steps, seed=self.seed, unit=1.0, on_empty="skip", **settings
         )
         self.model.fit(
-            lesson.train.value,
-            times=lesson.train.time,
-            validation=lesson.validation.value,
-            validation_times=lesson.validation.time,
-            listener=lesson.listener,
-            checkpoint=lesson.checkpoint,
+            task.train.value,
+            times=task.train.time,
+            validation=task.validation.value,
+            validation_times=task.validation.time,
+            listener=task.listener,
+            checkpoint=task.checkpoint,
             resume=True,
         )
         if self.model.interrupted_:
-            raise KeyboardInterrupt  # half a training must not be scored as a whole one
+            raise KeyboardInterrupt  # an unfinished training must not be scored
         self.seconds = self.model.seconds_
-        self.parameters = _learnt(self.model)
+        self.parameters = _parameters(self.model)
 
-    def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
-        """The mean, and draws where they are asked for."""
-        filled = self.model.impute(given.value, times=given.time)
+    def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+        """Returns the mean, and draws on request."""
+        mean = self.model.impute(given.value, times=given.time)
         if not draws:
-            return filled, None
-        return filled, self.model.sample(given.value, times=given.time, draws=draws)
+            return mean, None
+        return mean, self.model.sample(given.value, times=given.time, draws=draws)
 
     def save(self, path: Path) -> None:
-        """Keeps the model, for the table that `nrtsi data make` writes of the data set."""
+        """Saves the model with the columns of the table that `nrtsi data make` writes."""
         model = copy(self.model)  # it was fitted on arrays, whose columns have no names
         model.columns_ = Columns(time="time", id="series", values=self.channels)
         model.save(path)
 
     @classmethod
-    def load(cls, path: Path) -> "Ours":
-        """What `save` kept, ready to answer; `channels` are those it was trained on.
+    def load(cls, path: Path) -> "NRTSIMethod":
+        """Loads a model that `save` wrote.
 
         Raises:
             CheckpointError: The file is absent, damaged, or not a model of this library.
         """
         model = load(path)
-        ours = cls(model.seed)
-        ours.channels = model.columns_.values or ()
-        model.columns_ = Columns(values=_numbers(ours.channels))  # as if fitted on arrays
-        ours.model, ours.parameters = model, _learnt(model)
-        return ours
+        method = cls(model.seed)
+        method.channels = model.columns_.values or ()
+        model.columns_ = Columns(values=_numbers(method.channels))  # as if fitted on arrays
+        method.model, method.parameters = model, _parameters(model)
+        return method
 
-    def knows(self, channels: tuple[str, ...]) -> bool:
-        """Whether it was trained on these channels; arrays have numbers for names."""
+    def has_channels(self, channels: tuple[str, ...]) -> bool:
+        """Whether it was trained on these channels; channels of arrays are named by number."""
         return self.channels in (channels, _numbers(channels))
 
 
@@ -151,68 +160,72 @@ def _numbers(channels: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(index) for index in range(len(channels)))
 
 
-def _learnt(model: NRTSI) -> int:
-    """Numbers learnt; a network of several levels counts once."""
+def _parameters(model: NRTSI) -> int:
+    """Parameters of the networks; one that several levels share counts once."""
     networks = set(model.fitted_.engine.networks)
     return sum(p.numel() for net in networks for p in net.parameters())
 
 
-def _order(lesson: TrainingTask) -> str:
-    """The order of imputation of such gaps at such times."""
-    if lesson.masks.rows is None:
+def _setting_of(task: TrainingTask) -> str:
+    """The order of imputation for such gaps and times."""
+    if task.masks.rows is None:
         return "partial"
-    return "regular" if lesson.train.even else "irregular"
+    return "regular" if task.train.even else "irregular"
 
 
-class Theirs(Method):
-    """A peer."""
+class CompetitorMethod(Method):
+    """A competitor from PyPOTS."""
 
     def __init__(self, name: str, seed: int, **sizes: Any) -> None:
-        self.peer = Competitor(name, seed=seed, **sizes)
+        self.competitor = Competitor(name, seed=seed, **sizes)
 
-    def fit(self, lesson: TrainingTask) -> None:
+    def fit(self, task: TrainingTask) -> None:
         """Trains for the budget."""
-        self.peer.fit(lesson.train, lesson.validation, lesson.masks.draw, lesson.budget)
-        self.parameters = self.peer.parameters
+        self.competitor.fit(task.train, task.validation, task.masks.draw, task.budget)
+        self.parameters = self.competitor.parameters
 
-    def answer(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
-        """The peer's values; of one that draws, the mean of its draws."""
-        if not draws or not self.peer.gives_draws:
-            return self.peer.fill(given), None
-        drawn = self.peer.draw(given, draws)
+    def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+        """Returns the competitor's values; of a method that draws, the mean of its draws."""
+        if not draws or not self.competitor.draws:
+            return self.competitor.impute(given), None
+        drawn = self.competitor.sample(given, draws)
         return drawn.mean(axis=0), drawn
 
 
-def _simple(make: Callable[[], Imputer]) -> Callable[..., Method]:
-    return lambda seed, **settings: Simple(make(**settings))
+def _baseline(make: Callable[[], Imputer]) -> Callable[..., Method]:
+    return lambda seed, **settings: BaselineMethod(make(**settings))
+
+
+def _competitor(name: str) -> Callable[..., Method]:
+    return lambda seed, **sizes: CompetitorMethod(name, seed, **sizes)
 
 
 KINDS: dict[str, Callable[..., Method]] = {
-    "nrtsi": Ours,
-    **{name: _simple(make) for name, make in BASELINES.items()},
-    "knn-sequences": _simple(KNNSequences),
-    **{name: lambda seed, _name=name, **sizes: Theirs(_name, seed, **sizes) for name in PEERS},
+    "nrtsi": NRTSIMethod,
+    **{name: _baseline(make) for name, make in BASELINES.items()},
+    "knn-sequences": _baseline(KNNSequences),
+    **{name: _competitor(name) for name in COMPETITORS},
 }
 """Kinds of methods: each a function of a seed and of settings."""
 
 
 def is_trained(kind: str) -> bool:
-    """Whether a budget makes a difference."""
-    return kind == "nrtsi" or kind in PEERS
+    """Whether a training budget applies to this kind."""
+    return kind == "nrtsi" or kind in COMPETITORS
 
 
-def failures_of(kind: str) -> tuple[type[Exception], ...]:
-    """What may keep a method from a result; anything else is a bug of ours and not a row."""
-    return (Exception,) if kind in PEERS else (NrtsiError, ArithmeticError, MemoryError)
+def expected_errors(kind: str) -> tuple[type[Exception], ...]:
+    """Errors that become a row of the results; all others are bugs of this library."""
+    return (Exception,) if kind in COMPETITORS else (NrtsiError, ArithmeticError, MemoryError)
 
 
-def tiny(kind: str) -> dict[str, Any]:
-    """Settings that make a method as small as it can be."""
-    return {"preset": "tiny"} if kind == "nrtsi" else dict(TINY.get(kind, {}))
+def quick_settings(kind: str) -> dict[str, Any]:
+    """Settings of the smallest network of a kind."""
+    return {"preset": "tiny"} if kind == "nrtsi" else dict(QUICK_SIZES.get(kind, {}))
 
 
 def method_of(name: str, seed: int, settings: dict[str, Any]) -> Method:
-    """The method of a row of a table.
+    """Makes the method of a row of a table.
 
     Raises:
         InputError: There is no such kind.

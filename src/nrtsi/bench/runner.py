@@ -1,14 +1,11 @@
-"""Runs the jobs of a table that have no rows yet, and adds their rows to the file."""
+"""Runs the jobs of a table that have no rows yet, and adds their rows to the file of results."""
 
 import glob
 import hashlib
 import json
 import logging
-import platform
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,12 @@ from nrtsi.bench.meter import Meter
 from nrtsi.bench.methods import (
     Method,
     TrainingTask,
-    failures_of,
+    expected_errors,
     is_trained,
     method_of,
-    tiny,
+    quick_settings,
 )
-from nrtsi.bench.results import ERROR, Row, add, read
+from nrtsi.bench.results import ERROR, Row, add, code_revision, code_versions, read
 from nrtsi.bench.tables import EXPERT, Setting, Table
 from nrtsi.bench.tasks import Task, data_sets, task_of
 from nrtsi.core.atomic import check_writable
@@ -32,11 +29,12 @@ from nrtsi.errors import InputError
 from nrtsi.tables import parse_duration
 from nrtsi.training.plan import Budget
 
-__all__ = ["Plan", "Task", "code_revision", "code_versions", "run", "task_of"]
+__all__ = ["Notify", "Plan", "check_clock", "digest", "run_plan"]
 
 log = logging.getLogger(__name__)
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
+"""Receives a line for the user."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +49,18 @@ class Plan:
     quick: bool = False
 
     models: Path | None = None
-    """Folder to keep the models in."""
+    """Folder for the trained models."""
 
     overwrite: bool = False
     """Replace rows that were made with another budget."""
 
     clock: str = "wall"
-    """What a second is, one of `CLOCKS`."""
+    """The clock of budgets, one of `CLOCKS`."""
 
     def __post_init__(self) -> None:
+        check_clock(self.clock)
         if not self.methods:
             raise InputError(f"--methods must name some of {', '.join(self.table.methods)}")
-        if self.clock not in CLOCKS:
-            raise InputError(f"--clock must be one of {', '.join(CLOCKS)}, got {self.clock!r}")
         for name in self.methods:
             if name not in self.table.methods:
                 raise InputError(
@@ -72,7 +69,7 @@ class Plan:
                 )
 
     def effort(self, method: str) -> str:
-        """What was spent on the rows of a method, in words; rows of other effort are no match."""
+        """The effort that the rows of a method record."""
         if self.quick:
             return "quick"
         if not is_trained(self.table.kind_of(method)):
@@ -83,165 +80,145 @@ class Plan:
         return f"budget {budget.seconds:g} s{TOLD[self.clock]}"
 
     def budget_of(self, method: str) -> Budget:
-        """The time a method has to train: its own, or that of all."""
+        """The training budget of a method: its own, or that of all."""
         if self.quick:
             return Budget(steps=self.table.quick.steps)
         own = self.table.budget_of(method)
         return self.budget if own is None else Budget(seconds=parse_duration(own))
 
 
-def run(plan: Plan, say: Say = lambda line: None, listener: Listener | None = None) -> list[Row]:
-    """Runs what is not in the file yet and returns all rows of the table in the file.
+def check_clock(clock: str) -> None:
+    """Raises InputError if there is no such clock."""
+    if clock not in CLOCKS:
+        raise InputError(f"--clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
 
-    Every job's rows are written as soon as it is done, so a run that was killed goes on where it
-    stopped; the training of nrtsi goes on in the middle. Failed jobs are tried again.
+
+def run_plan(
+    plan: Plan, notify: Notify = lambda line: None, listener: Listener | None = None
+) -> list[Row]:
+    """Runs what is not in the file yet, and returns all rows of the table in the file.
+
+    The rows of a job are written as soon as it is done, so that a run that was stopped resumes
+    there; the training of nrtsi resumes at its last checkpoint. Failed jobs are tried again.
 
     Raises:
-        InputError: The data cannot be had, or the file holds rows made with another effort.
+        InputError: No data are available, or the file holds rows of another effort or other data.
     """
     check_writable(plan.out, overwrite=True)
     _refuse_other_effort(plan)
-    revision = code_revision()  # of the code that runs, which may be edited meanwhile
-    for name, data in data_sets(plan.table, quick=plan.quick, say=say):
-        todo = list(_missing(plan, name))
-        if todo:
-            say(f"{name}: {data.about}")
+    revision = code_revision()  # read now, because the source may be edited during the run
+    for name, data in data_sets(plan.table, quick=plan.quick, notify=notify):
+        jobs = list(_jobs(plan, name, data, revision))
+        if jobs:
+            notify(f"{name}: {data.about}")
             _refuse_other_data(plan, data)
         with going_by(CLOCKS[plan.clock]):
-            for seed, method, settings in todo:
-                for rows in _job(plan, data, seed, method, settings, revision, listener):
+            for job in jobs:
+                for rows in job.run(listener):
                     add(plan.out, rows)
-                    say(_sentence(rows))
-    return [row for row in read(plan.out) if row.table == plan.table.name]
+                    notify(_summary(rows))
+    return [row for row in read(plan.out, Row) if row.table == plan.table.name]
 
 
-def _missing(plan: Plan, data: str) -> Iterator[tuple[int, str, tuple[Setting, ...]]]:
-    """Trainings on one data set whose figures are not all there, with the settings they lack."""
-    table, wanted = plan.table, set(plan.table.metrics)
+def _jobs(plan: Plan, data_name: str, data: Dataset, revision: str) -> "Iterator[_Job]":
+    """The trainings on one data set whose figures are not all in the file."""
+    table, metrics = plan.table, set(plan.table.metrics)
     found: dict[tuple[str, str, str, int], set[str]] = {}
-    for row in read(plan.out):
+    for row in read(plan.out, Row):
         if row.effort == plan.effort(row.method):
             found.setdefault(row.job, set()).add(row.metric)
     for seed in plan.seeds:
         for method in plan.methods:
-            lacking = tuple(
+            missing = [
                 setting
                 for setting in table.settings
-                if table.data_of(setting) == data
-                and not wanted <= found.get((table.name, setting.name, method, seed), set())
-            )
-            for masks in dict.fromkeys(table.training_of(setting) for setting in lacking):
-                same = tuple(s for s in lacking if table.training_of(s) == masks)
-                yield seed, method, same
-
-
-def _job(
-    plan: Plan,
-    data: Dataset,
-    seed: int,
-    name: str,
-    settings: tuple[Setting, ...],
-    revision: str,
-    listener: Listener | None,
-) -> Iterator[list[Row]]:
-    """Trains a method once and scores it in every setting; a failure is a row that says so."""
-    clerk = _Clerk(plan, name, seed, revision, data.digest)
-    kind, words = plan.table.kind_of(name), dict(plan.table.method.get(name, {}))
-    limit = words.pop("series", None)
-    words.pop("budget", None)
-    if plan.quick:
-        words |= tiny(kind)
-    lesson = _lesson(plan, data, name, settings[0], listener)
-    kept = _checkpoint(plan, lesson, (data.name, name, seed), words, revision)
-    method = None
-    if kind != EXPERT:
-        try:
-            method = method_of(name, seed, words)
-            with Meter() as clerk.training:
-                method.fit(replace(lesson, checkpoint=kept))
-        except failures_of(kind) as error:
-            kept.unlink(missing_ok=True)  # or the next try would begin just before the failure
-            yield clerk.failures(settings, error)
-            return
-        clerk.method = method
-        if plan.models is not None:
-            quick = "-quick" if plan.quick else ""
-            file = f"{plan.table.name}-{data.name}-{name}-{seed}{quick}.nrtsi"
-            method.save(plan.models / file)
-    failed = False
-    for setting in settings:
-        task = task_of(plan.table, setting, data).some(limit)
-        rows = _scored(clerk, method, task, setting)
-        failed |= rows[0].metric == ERROR
-        yield rows
-    if not failed:  # else the next try scores the same training
-        kept.unlink(missing_ok=True)
-
-
-def _scored(clerk: "_Clerk", method: Method | None, task: Task, setting: Setting) -> list[Row]:
-    table = clerk.plan.table
-    with Meter() as meter:
-        try:
-            answer = task.answered(method, table.draws)
-        except failures_of(table.kind_of(clerk.name)) as error:
-            return clerk.failures((setting,), error)
-    try:
-        figures = task.figures(answer, table.metrics)
-    except InputError as error:
-        return clerk.failures((setting,), error)
-    return [clerk.row(setting, name, f"{value:.6g}", meter) for name, value in figures.items()]
-
-
-def _lesson(
-    plan: Plan, data: Dataset, method: str, setting: Setting, listener: Listener | None
-) -> TrainingTask:
-    return TrainingTask(
-        train=data.train,
-        validation=data.validation,
-        channels=data.channels,
-        masks=plan.table.training_of(setting),
-        budget=plan.budget_of(method),
-        listener=listener,
-    )
-
-
-def _checkpoint(
-    plan: Plan,
-    lesson: TrainingTask,
-    job: tuple[str, str, int],
-    words: dict[str, Any],
-    revision: str,
-) -> Path:
-    """Where this very training keeps its state; what others have left of the job is removed."""
-    masks, effort = lesson.masks.model_dump(), plan.effort(job[1])
-    training = _digest([masks, words, effort, revision])
-    prefix = f"{plan.out.name}.{_digest([plan.table.name, *job])}-"
-    path = plan.out.with_name(f"{prefix}{training}.checkpoint")
-    for other in plan.out.parent.glob(f"{glob.escape(prefix)}*.checkpoint"):
-        if other.name != path.name:
-            other.unlink(missing_ok=True)
-    return path
-
-
-def _digest(words: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:12]
+                if table.data_of(setting) == data_name
+                and not metrics <= found.get((table.name, setting.name, method, seed), set())
+            ]
+            for masks in dict.fromkeys(table.training_of(setting) for setting in missing):
+                settings = tuple(s for s in missing if table.training_of(s) == masks)
+                yield _Job(plan, data, method, seed, settings, revision)
 
 
 @dataclass
-class _Clerk:
-    """Writes the rows of one training."""
+class _Job:
+    """One training, and its scores in some settings."""
 
     plan: Plan
+    data: Dataset
     name: str
     seed: int
+    settings: tuple[Setting, ...]
     revision: str
-    data: str
     training: Meter | None = None
     method: Method | None = None
 
-    def row(self, setting: Setting, metric: str, value: str, meter: Meter | None) -> Row:
+    @property
+    def kind(self) -> str:
+        return self.plan.table.kind_of(self.name)
+
+    def run(self, listener: Listener | None) -> Iterator[list[Row]]:
+        """Trains the method and yields its rows by setting; a failure is a row with the reason."""
+        options = dict(self.plan.table.method.get(self.name, {}))
+        limit = options.pop("series", None)
+        options.pop("budget", None)
+        if self.plan.quick:
+            options |= quick_settings(self.kind)
+        checkpoint = self._checkpoint(options)
+        if self.kind != EXPERT:
+            try:
+                self._train(options, checkpoint, listener)
+            except expected_errors(self.kind) as error:
+                checkpoint.unlink(missing_ok=True)  # or the next try would start at the failure
+                yield self._failures(self.settings, error)
+                return
+        failed = False
+        for setting in self.settings:
+            rows = self._score(setting, task_of(self.plan.table, setting, self.data).subset(limit))
+            failed |= rows[0].failed
+            yield rows
+        if not failed:  # else the next try scores the same training
+            checkpoint.unlink(missing_ok=True)
+
+    def _train(self, options: dict[str, Any], checkpoint: Path, listener: Listener | None) -> None:
+        method = method_of(self.name, self.seed, options)
+        task = TrainingTask(
+            train=self.data.train,
+            validation=self.data.validation,
+            channels=self.data.channels,
+            masks=self.plan.table.training_of(self.settings[0]),
+            budget=self.plan.budget_of(self.name),
+            checkpoint=checkpoint,
+            listener=listener,
+        )
+        with Meter() as self.training:
+            method.fit(task)
+        self.method = method
+        if self.plan.models is not None:
+            quick = "-quick" if self.plan.quick else ""
+            stem = f"{self.plan.table.name}-{self.data.name}-{self.name}-{self.seed}{quick}"
+            method.save(self.plan.models / f"{stem}.nrtsi")
+
+    def _score(self, setting: Setting, task: Task) -> list[Row]:
+        table = self.plan.table
+        with Meter() as meter:
+            try:
+                imputation = task.impute(self.method, table.draws)
+            except expected_errors(self.kind) as error:
+                return self._failures((setting,), error)
+        try:
+            figures = task.figures(imputation, table.metrics)
+        except InputError as error:
+            return self._failures((setting,), error)
+        return [self._row(setting, name, f"{value:.6g}", meter) for name, value in figures.items()]
+
+    def _row(self, setting: Setting, metric: str, value: str, meter: Meter | None) -> Row:
         peaks = [m.peak_mib for m in (self.training, meter) if m and m.peak_mib is not None]
-        known = self.method or Method()
+        parameters = self.method.parameters if self.method else None
+        train_s = ""
+        if self.training is not None and is_trained(self.kind):
+            resumed = self.method.seconds if self.method else None
+            train_s = f"{max(self.training.seconds, resumed or 0.0):.1f}"
         return Row(
             table=self.plan.table.name,
             setting=setting.name,
@@ -249,42 +226,51 @@ class _Clerk:
             seed=self.seed,
             metric=metric,
             value=value,
-            train_s=self._trained(known),
+            train_s=train_s,
             impute_s=f"{meter.seconds:.2f}" if meter else "",
             peak_mib=f"{max(peaks):.0f}" if peaks else "",
-            parameters="" if known.parameters is None else str(known.parameters),
-            versions=code_versions(self.data, self.plan.effort(self.name)),
+            parameters="" if parameters is None else str(parameters),
+            versions=code_versions(self.data.digest, self.plan.effort(self.name)),
             revision=self.revision,
         )
 
-    def failures(self, settings: Sequence[Setting], error: Exception) -> list[Row]:
+    def _failures(self, settings: Sequence[Setting], error: Exception) -> list[Row]:
         log.info("%s failed", self.name, exc_info=error)
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        return [self.row(setting, ERROR, reason, None) for setting in settings]
+        return [self._row(setting, ERROR, reason, None) for setting in settings]
 
-    def _trained(self, method: Method) -> str:
-        """Seconds of training, where there was any."""
-        if self.training is None or not is_trained(self.plan.table.kind_of(self.name)):
-            return ""
-        return f"{max(self.training.seconds, method.seconds or 0.0):.1f}"
+    def _checkpoint(self, options: dict[str, Any]) -> Path:
+        """The checkpoint of this training; those of other trainings of the job are removed."""
+        plan = self.plan
+        masks = plan.table.training_of(self.settings[0]).model_dump()
+        training = digest([masks, options, plan.effort(self.name), self.revision])
+        job = digest([plan.table.name, self.data.name, self.name, self.seed])
+        path = plan.out.with_name(f"{plan.out.name}.{job}-{training}.checkpoint")
+        for other in plan.out.parent.glob(f"{glob.escape(f'{plan.out.name}.{job}-')}*.checkpoint"):
+            if other.name != path.name:
+                other.unlink(missing_ok=True)
+        return path
 
 
-def _sentence(rows: Sequence[Row]) -> str:
-    """What a job came to, in a line."""
+def digest(value: list[Any]) -> str:
+    """Identifies a JSON value, such as the settings of a training."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """The result of a job in one line."""
     first = rows[0]
     place = f"{first.table}, {first.setting}, {first.method}"
-    if first.metric == ERROR:
+    if first.failed:
         return f"{place}: failed: {first.value}"
-    spent = f"trained {first.train_s} s, " if first.train_s else ""
-    return f"{place}: {first.metric} {first.value} ({spent}filled in {first.impute_s} s)"
+    trained = f"trained {first.train_s} s, " if first.train_s else ""
+    return f"{place}: {first.metric} {first.value} ({trained}imputed in {first.impute_s} s)"
 
 
 def _refuse_other_effort(plan: Plan) -> None:
-    if plan.overwrite:
-        return
-    asked = {(name, seed) for name in plan.methods for seed in plan.seeds}
-    for row in read(plan.out):
-        if row.table != plan.table.name or (row.method, row.seed) not in asked:
+    jobs = {(name, seed) for name in plan.methods for seed in plan.seeds}
+    for row in [] if plan.overwrite else read(plan.out, Row):
+        if row.table != plan.table.name or (row.method, row.seed) not in jobs:
             continue
         if row.effort != plan.effort(row.method):
             raise InputError(
@@ -295,34 +281,12 @@ def _refuse_other_effort(plan: Plan) -> None:
 
 
 def _refuse_other_data(plan: Plan, data: Dataset) -> None:
-    """Rows of other data, such as another original, must not stand in one table with these."""
     settings = {s.name for s in plan.table.settings if plan.table.data_of(s) == data.name}
-    for row in read(plan.out):
-        mine = row.table == plan.table.name and row.setting in settings
-        if mine and not plan.overwrite and row.data not in ("", data.digest):
+    for row in [] if plan.overwrite else read(plan.out, Row):
+        same_setting = row.table == plan.table.name and row.setting in settings
+        if same_setting and row.data not in ("", data.digest):
             raise InputError(
                 f"{plan.out} has rows of {row.method} measured on other data of the name "
-                f"{data.name} ({row.data}, not {data.digest}); make the data as they were, or "
-                f"give another --out, or --overwrite to mix them"
+                f"{data.name} ({row.data}, not {data.digest}); make the same data again, give "
+                f"another --out, or --overwrite to mix them"
             )
-
-
-def code_versions(data: str, effort: str) -> str:
-    """What the figures depend on: software and data, and after a semicolon the effort."""
-    found = [f"python {platform.python_version()}"]
-    for name in ("nrtsi", "torch", "numpy", "pypots"):
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return " ".join([*found, f"data {data}"]) + (f"; {effort}" if effort else "")
-
-
-def code_revision() -> str:
-    """The commit of the source that runs; empty where it is an installed package."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return found.stdout.strip()

@@ -1,4 +1,4 @@
-"""`Table`: one table of the paper, as data; the tables themselves are the TOML files beside."""
+"""`Table`: a table of the paper as data; the tables are the TOML files in the folder `tables`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,11 +12,10 @@ from nrtsi.bench.masks import Masks
 from nrtsi.config import validated
 from nrtsi.errors import InputError
 
-__all__ = ["EXPERT", "Figures", "Quick", "Setting", "Table", "open_table", "table_names"]
-
+__all__ = ["EXPERT", "PaperRow", "Quick", "Setting", "Table", "open_table", "table_names"]
 
 EXPERT = "expert"
-"""The row of the truth itself, for measures that are not errors."""
+"""The row of the truth, for metrics that are not errors."""
 
 
 class _Data(BaseModel):
@@ -24,36 +23,36 @@ class _Data(BaseModel):
 
 
 class Setting(_Data):
-    """A column of the table: data, and what is hidden of them."""
+    """A column of the table: a data set and what is hidden of it."""
 
     name: str
     masks: Masks
 
     data: str = ""
-    """Data set, where it is not the table's."""
+    """Data set, if it is not the table's."""
 
     training: Masks | None = None
-    """What is hidden in training, where it is not as in the table."""
+    """What is hidden in training, if it differs from the table's."""
 
     repeats: int = 1
-    """Times the test series are used, with other masks each time."""
+    """Copies of the test series, each with other masks."""
 
 
-class Figures(_Data):
+class PaperRow(_Data):
     """A row that the paper prints."""
 
     method: str
-    """As in our rows, where we have the method; else its own name."""
+    """The name of our row if there is one; else the name in the paper."""
 
     source: str = "NRTSI"
-    """The paper the figures are from."""
+    """The paper that printed it."""
 
     values: Mapping[str, tuple[float, ...]]
-    """Metric, then a figure for each setting, in the scale the table is printed in; nan: none."""
+    """For each metric a figure a setting, in the scale the table is printed in; nan: none."""
 
 
 class Quick(_Data):
-    """How small the data and the training of `--quick` are."""
+    """The size of the data and of the training of `--quick`."""
 
     train: int = 64
     test: int = 16
@@ -61,7 +60,7 @@ class Quick(_Data):
 
 
 class Table(_Data):
-    """What is compared on which data by which measures, and what the paper printed."""
+    """The methods, data and metrics that a table compares, and the figures of the paper."""
 
     name: str
     title: str
@@ -76,31 +75,31 @@ class Table(_Data):
     settings: tuple[Setting, ...]
 
     metrics: tuple[str, ...]
-    """Measures, the most important first."""
+    """Metrics, the most important first."""
 
     scale: Mapping[str, float] = {}
-    """What a printed figure is multiplied by to get the measure; 1 where it is not said."""
+    """Unit that the figures of a metric are printed in; 1 by default."""
 
     draws: int = 0
-    """Draws of methods that can draw; paths are measured on them."""
+    """Draws of methods that can draw; path metrics use them."""
 
     methods: tuple[str, ...]
     """Rows, in order."""
 
     method: Mapping[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of methods: `kind`, where the name is not that of a kind of method; `series`, the
-    number of test series a slow one is scored on; `budget`, of a long training, which is run where
-    it is asked for by name, whatever time the others have; the rest goes to the method."""
+    """Settings of methods. `kind`: the kind of method, if it is not the name of the row; `series`:
+    the number of test series that a slow method is scored on; `budget`: the budget of a long
+    training, which runs only on request; everything else is passed to the method."""
 
-    paper: tuple[Figures, ...] = ()
+    paper: tuple[PaperRow, ...] = ()
 
     summarised: bool = True
-    """Stands in a summary of all tables; one that compares variants of nrtsi does not."""
+    """Whether the table is part of the summary; a comparison of variants of nrtsi is not."""
 
     quick: Quick = Quick()
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Table":
+    def _check(self) -> "Table":
         for row in self.paper:
             for metric, values in row.values.items():
                 if metric not in self.metrics or len(values) != len(self.settings):
@@ -108,14 +107,14 @@ class Table(_Data):
                         f"paper figures of {row.method}: {metric} must be one of the metrics and "
                         f"have a figure for each of the {len(self.settings)} settings"
                     )
-        strange = set(self.method) - set(self.methods)
-        if strange:
-            raise ValueError(f"methods must name {', '.join(sorted(strange))}, whose settings are")
+        unknown = set(self.method) - set(self.methods)
+        if unknown:
+            raise ValueError(f"methods must include {', '.join(sorted(unknown))}, which have settings")
         return self
 
     @property
     def partial(self) -> bool:
-        """Whether rows are partly observed."""
+        """Whether rows are partially observed."""
         return self.training.rows is None
 
     def data_of(self, setting: Setting) -> str:
@@ -123,35 +122,35 @@ class Table(_Data):
         return setting.data or self.data
 
     def training_of(self, setting: Setting) -> Masks:
-        """What is hidden in training for a setting."""
+        """The masks of the training for a setting."""
         return setting.training or self.training
 
     def kind_of(self, method: str) -> str:
-        """The kind of a method of the table."""
+        """The kind of a method."""
         return str(self.method.get(method, {}).get("kind", method))
 
     def budget_of(self, method: str) -> str | None:
-        """The time a method is trained for, where it has one of its own."""
+        """The method's own training budget, if it has one."""
         return self.method.get(method, {}).get("budget")
 
     @property
-    def usual(self) -> tuple[str, ...]:
-        """The methods that all have the same time."""
+    def default_methods(self) -> tuple[str, ...]:
+        """The methods without a budget of their own."""
         return tuple(method for method in self.methods if self.budget_of(method) is None)
 
 
 @cache
 def table_names() -> tuple[str, ...]:
-    """Every table there is."""
+    """The names of all tables."""
     found = (each.name for each in files("nrtsi.bench").joinpath("tables").iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
 
 
 def open_table(name: str) -> Table:
-    """The table of that name.
+    """Opens the table of that name.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such table.
     """
     if name not in table_names():
         raise InputError(f"table must be one of {', '.join(table_names())}, got {name!r}")

@@ -1,4 +1,4 @@
-"""`Task`: series with gaps, the same for every method, and the data they are made of."""
+"""`Task`: the series with gaps that every method imputes, and the data they are made from."""
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -10,11 +10,11 @@ from jaxtyping import Bool
 from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.methods import Method
-from nrtsi.bench.scores import Answer, score
+from nrtsi.bench.scores import Imputation, score
 from nrtsi.bench.tables import Setting, Table
 from nrtsi.errors import InputError
 
-__all__ = ["Task", "data_of", "data_sets", "pooled", "task_of"]
+__all__ = ["Task", "data_of", "data_sets", "pool_tasks", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -26,81 +26,80 @@ class Task:
     hidden: Bool[np.ndarray, "series step dim"]
 
     copies: int = 1
-    """Times the series are asked, with other cells hidden: one copy after the other."""
+    """Copies of the series, each with other hidden cells, one after the other."""
 
-    def some(self, series: int | None) -> "Task":
-        """So many of the series of the first copy, evenly chosen; the whole task where None."""
+    def subset(self, series: int | None) -> "Task":
+        """Evenly spaced series of the first copy; the whole task if `series` is None."""
         count = self.truth.series // self.copies
         if series is None or series >= count:
             return self
         at = np.linspace(0, count - 1, series).round().astype(np.int64)
-        given, truth = (Part(p.time[at], p.value[at]) for p in (self.given, self.truth))
-        return Task(given, truth, self.hidden[at])
+        return Task(self.given.take(at), self.truth.take(at), self.hidden[at])
 
-    def answered(self, method: Method | None, draws: int) -> Answer:
-        """What a method says; None is the truth itself."""
+    def impute(self, method: Method | None, draws: int) -> Imputation:
+        """Imputes the series with a method; None stands for the truth."""
         truth = self.truth.value
-        filled, drawn = (truth, None) if method is None else method.answer(self.given, draws)
-        return Answer(truth, self.hidden, filled, drawn, self.copies)
+        mean, drawn = (truth, None) if method is None else method.impute(self.given, draws)
+        return Imputation(truth, self.hidden, mean, drawn, self.copies)
 
-    def figures(self, answer: Answer, metrics: Sequence[str]) -> dict[str, float]:
-        """The rows of a file of results that an answer makes: measures, and how many series.
+    def figures(self, imputation: Imputation, metrics: Sequence[str]) -> dict[str, float]:
+        """The figures that a result file records: metrics and the number of series.
 
         Raises:
-            InputError: The answer is not finite in a cell that counts.
+            InputError: A scored cell is not finite.
         """
-        return score(answer, metrics) | {"series": float(self.truth.series)}
+        return score(imputation, metrics) | {"series": float(self.truth.series)}
 
 
 def data_sets(
-    table: Table, *, quick: bool, say: Callable[[str], None]
+    table: Table, *, quick: bool, notify: Callable[[str], None]
 ) -> Iterator[tuple[str, Dataset]]:
-    """The data sets of a table that can be had.
+    """Yields the available data sets of a table.
 
     Raises:
-        InputError: None of them can.
+        InputError: None is available.
     """
     names = dict.fromkeys(table.data_of(setting) for setting in table.settings)
-    refused: list[InputError] = []
+    errors: list[InputError] = []
     for name in names:
         try:
             data = data_of(table, name, quick=quick)
         except InputError as error:
-            refused.append(error)
+            errors.append(error)
             if len(names) > 1:
-                say(f"{name} is left out: {error}")
+                notify(f"{name} is skipped: {error}")
             continue
         yield name, data
-    if len(refused) == len(names):
-        raise refused[0]
+    if len(errors) == len(names):
+        raise errors[0]
 
 
 def data_of(table: Table, name: str, *, quick: bool) -> Dataset:
-    """A data set of a table, at its full size or as few series as `--quick` takes."""
+    """A data set of a table, in full or with the few series of `--quick`."""
     data = make(name, series=(table.quick.train, table.quick.test) if quick else None)
     return replace(data, train=_with_data(data.train), validation=_with_data(data.validation))
 
 
 def task_of(table: Table, setting: Setting, data: Dataset, part: Part | None = None) -> Task:
-    """The series of a setting: a pure function of the table's words and of the data.
+    """The task of a setting: a pure function of the table and the data.
 
-    They are the test series; others where `part` says so.
+    It uses the test series, or those of `part`.
     """
     truth = _with_data(data.test if part is None else part)
     name = zlib.crc32(f"{table.data_of(setting)}/{setting.name}".encode())
-    hidden = [
-        setting.masks.draw(truth, np.random.default_rng([name, repeat]))
-        for repeat in range(setting.repeats)
-    ]
-    tile = (setting.repeats, 1)
-    whole = Part(np.tile(truth.time, tile), np.tile(truth.value, (*tile, 1)))
-    cells = np.concatenate(hidden)
-    given = replace(whole, value=np.where(cells, np.nan, whole.value))
-    return Task(given, whole, cells, setting.repeats)
+    hidden = np.concatenate(
+        [
+            setting.masks.draw(truth, np.random.default_rng([name, repeat]))
+            for repeat in range(setting.repeats)
+        ]
+    )
+    whole = truth.take(np.tile(np.arange(truth.series), setting.repeats))
+    given = replace(whole, value=np.where(hidden, np.nan, whole.value))
+    return Task(given, whole, hidden, setting.repeats)
 
 
-def pooled(tasks: Sequence[Task]) -> Task:
-    """Tasks of the same series as one: further copies, with other cells hidden."""
+def pool_tasks(tasks: Sequence[Task]) -> Task:
+    """Joins tasks of the same series into one with more copies."""
 
     def joined(parts: Sequence[Part]) -> Part:
         return Part(*(np.concatenate([getattr(p, of) for p in parts]) for of in ("time", "value")))
@@ -114,6 +113,6 @@ def pooled(tasks: Sequence[Task]) -> Task:
 
 
 def _with_data(part: Part) -> Part:
-    """Without series in which nothing is observed: there is nothing to learn or to score."""
-    some = ~np.isnan(part.value).all(axis=(1, 2))
-    return part if some.all() else Part(part.time[some], part.value[some])
+    """Drops series without any observation."""
+    observed = ~np.isnan(part.value).all(axis=(1, 2))
+    return part if observed.all() else part.take(np.flatnonzero(observed))

@@ -1,4 +1,4 @@
-"""Air of twelve stations in Beijing, hourly, from the original files."""
+"""Hourly air quality at twelve stations in Beijing, from the original files."""
 
 import logging
 from collections.abc import Sequence
@@ -8,29 +8,22 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
-from nrtsi.bench.datasets.dataset import Dataset
-from nrtsi.bench.datasets.originals import columns, members
-from nrtsi.bench.datasets.splits import bounds, regular, standardise, windows
+from nrtsi.bench.datasets.dataset import (
+    Dataset,
+    cut_windows,
+    regular,
+    split_points,
+    standardise,
+)
+from nrtsi.bench.datasets.originals import matching_files, read_columns
 from nrtsi.errors import InputError
 
 __all__ = ["read_air"]
 
 log = logging.getLogger(__name__)
 
-CHANNELS = (
-    "PM2.5",
-    "PM10",
-    "SO2",
-    "NO2",
-    "CO",
-    "O3",
-    "TEMP",
-    "PRES",
-    "DEWP",
-    "RAIN",
-    "WSPM",
-)
-"""Six pollutants and five readings of the weather; the direction of the wind is no number."""
+CHANNELS = tuple("PM2.5 PM10 SO2 NO2 CO O3 TEMP PRES DEWP RAIN WSPM".split())
+"""Six pollutants and five weather variables; the wind direction is not numeric."""
 
 CLOCK = ("year", "month", "day", "hour")
 
@@ -43,19 +36,18 @@ Windows: TypeAlias = Float[np.ndarray, "_ 48 dim"]
 
 
 def read_air(path: Path, seed: int | None = None) -> Dataset:
-    """The data set, from the downloaded zip or from a folder of its CSV files.
+    """Reads the downloaded zip or a folder of its CSV files.
 
-    Each station is cut into windows of 48 hours, one after the other and at the same hours for
-    all stations. The first 70 % of the time are for training, the next 10 % for validation, the
-    rest for the test; or as many windows by chance, where there is a `seed`. Windows without a
-    single reading are left out.
+    Each station is cut into consecutive windows of 48 hours, the same hours for all stations. The
+    first 70 % of the time are for training, the next 10 % for validation, the rest for the test;
+    with a `seed` the windows are split at random. Windows without observations are dropped.
 
     Raises:
         InputError: A file cannot be read, lacks a column, or has an hour twice.
     """
     hours, readings = [], []
-    for name, content in members(path, "PRSA_Data_*.csv"):
-        table = columns(name, content, (*CLOCK, *CHANNELS))
+    for name, content in matching_files(path, "PRSA_Data_*.csv"):
+        table = read_columns(name, content, (*CLOCK, *CHANNELS))
         hours.append(_hours(name, table[:, :4]))
         readings.append(table[:, 4:])
     if len(readings) != STATIONS:
@@ -65,14 +57,14 @@ def read_air(path: Path, seed: int | None = None) -> Dataset:
     grid = np.full((len(readings), last + 1 - first, len(CHANNELS)), np.nan)
     for station, (hour, reading) in enumerate(zip(hours, readings, strict=True)):
         grid[station, hour - first] = reading
-    by_station = [windows(station, HOURS) for station in grid]
+    by_station = [cut_windows(station, HOURS) for station in grid]
     if seed is not None:
-        return _split_by_chance(by_station, seed)
+        return _split_at_random(by_station, seed)
     return _split_by_time(by_station, np.datetime64(first, "h"))
 
 
 def _hours(name: str, clock: Float[np.ndarray, "row 4"]) -> Int[np.ndarray, " row"]:
-    """Hours since 1970 of each row."""
+    """The hours since 1970 of each row."""
     if not (clock.size and np.isfinite(clock).all()):
         raise InputError(
             f"{name} must have a year, month, day and hour in every row, got empty cells; "
@@ -91,7 +83,7 @@ def _hours(name: str, clock: Float[np.ndarray, "row 4"]) -> Int[np.ndarray, " ro
 
 
 def _split_by_time(by_station: Sequence[Windows], first: np.datetime64) -> Dataset:
-    cuts = bounds(len(by_station[0]), f"windows of {HOURS} hours")
+    cuts = split_points(len(by_station[0]), f"windows of {HOURS} hours")
     parts = [
         np.concatenate([station[piece] for station in by_station])
         for piece in (slice(cuts[0]), slice(*cuts), slice(cuts[1], None))
@@ -101,13 +93,13 @@ def _split_by_time(by_station: Sequence[Windows], first: np.datetime64) -> Datas
     return _dataset("air", parts, f"{len(by_station)} stations", split)
 
 
-def _split_by_chance(by_station: Sequence[Windows], seed: int) -> Dataset:
+def _split_at_random(by_station: Sequence[Windows], seed: int) -> Dataset:
     value = np.concatenate(by_station)
-    cuts = bounds(len(value), f"windows of {HOURS} hours")
+    cuts = split_points(len(value), f"windows of {HOURS} hours")
     parts = np.split(np.random.default_rng(seed).permutation(value), cuts)
     split = (
-        "70 % of the windows, taken by chance, for training, 10 % for validation and 20 % for the "
-        "test, so that most have been seen at other stations"
+        "70 % of the windows, taken at random, for training, 10 % for validation and 20 % for the "
+        "test, so that most hours have been seen at other stations"
     )
     return _dataset("air-shuffled", parts, f"{len(by_station)} stations", split)
 

@@ -1,4 +1,4 @@
-"""A ball on a square table that loses no speed, as in the paper."""
+"""A frictionless ball on a square table, as in the paper."""
 
 import numpy as np
 from jaxtyping import Float
@@ -6,7 +6,7 @@ from jaxtyping import Float
 __all__ = ["WALL", "billiards"]
 
 WALL = 0.8828
-"""The table reaches from minus this to plus this, in both directions."""
+"""The table extends from minus this to plus this, in both directions."""
 
 SPEED = (0.0018, 0.1075)
 """Slowest and fastest ball, in table units a second."""
@@ -17,10 +17,10 @@ CHANNELS = ("x", "y")
 def billiards(
     series: int, seed: int, *, steps: int = 200, irregular: bool = False
 ) -> tuple[Float[np.ndarray, "series step"], Float[np.ndarray, "series step 2"]]:
-    """Times in seconds, ascending, and the places of the ball there.
+    """Returns times in seconds, ascending, and the positions of the ball.
 
-    Every ball starts at time 0 anywhere on the table, in any direction, at a speed of its own,
-    and is reflected perfectly. It is seen at 0, 1, 2, … seconds or, when `irregular`, at times
+    Every ball starts at time 0 at a random position, with random direction and speed, and is
+    reflected without loss. It is observed at 0, 1, 2, … seconds or, if `irregular`, at times
     uniform in 0 to `steps` seconds.
 
     >>> time, place = billiards(3, seed=0)
@@ -40,9 +40,9 @@ def billiards(
 
 
 def reflected(place: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any 2"]:
-    """Where a ball is that would be at `place` if there were no walls.
+    """The position of a ball that would be at `place` without walls.
 
-    A wall is a mirror: the straight path goes on behind it, and is folded back.
+    A wall is a mirror: the straight path behind it is folded back.
 
     >>> reflected(np.array([WALL + 0.1, -3 * WALL - 0.1])).round(4)
     array([0.7828, 0.7828])

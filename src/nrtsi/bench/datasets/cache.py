@@ -1,4 +1,4 @@
-"""Keeps data sets on disk, so that what was made once is not made again."""
+"""Caches data sets on disk."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.core.atomic import atomic
 from nrtsi.errors import InputError
 
-__all__ = ["default_cache", "entry", "keep", "latest", "recall"]
+__all__ = ["default_cache", "entry", "latest", "load", "save"]
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def default_cache() -> Path:
 
 
 def entry(folder: Path, stem: str, made_from: object) -> Path:
-    """The file for what was made from just this: anything JSON can write.
+    """The file of a data set made from `made_from`, which is any JSON value.
 
     >>> entry(Path("cache"), "air-1", [3]) == entry(Path("cache"), "air-1", [3])
     True
@@ -43,18 +43,18 @@ def entry(folder: Path, stem: str, made_from: object) -> Path:
 
 
 def latest(folder: Path, stem: str) -> Path | None:
-    """The file of this stem that was kept or asked for last; None where there is none."""
+    """The file of this stem that was saved or loaded last; None if there is none."""
     found = []
     for path in (folder / "datasets").glob(f"{stem}-{'?' * 12}.npz"):
         try:
             found.append((path.stat().st_mtime_ns, path))
-        except OSError:  # gone in between
+        except OSError:  # deleted in between
             continue
     return max(found, default=(0, None))[1]
 
 
-def keep(path: Path, dataset: Dataset) -> None:
-    """Writes the data set whole or not at all; where that is refused, logs it and goes on."""
+def save(path: Path, dataset: Dataset) -> None:
+    """Writes the data set atomically; logs a warning if it cannot be written."""
     arrays: dict[str, Any] = {
         "name": np.array(dataset.name),
         "about": np.array(dataset.about),
@@ -67,11 +67,11 @@ def keep(path: Path, dataset: Dataset) -> None:
         with atomic(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
     except (OSError, InputError) as error:
-        log.warning("the data set %s is not kept for next time: %s", dataset.name, error)
+        log.warning("the data set %s is not cached: %s", dataset.name, error)
 
 
-def recall(path: Path) -> Dataset | None:
-    """The data set kept in this file; None where there is none or the file is damaged."""
+def load(path: Path) -> Dataset | None:
+    """Loads the data set of this file; None if there is no file or it is damaged."""
     try:
         with path.open("rb") as file:
             kept = np.load(file, allow_pickle=False)
@@ -83,8 +83,8 @@ def recall(path: Path) -> Dataset | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        log.warning("%s is damaged and will be made anew: %s", path, error)
+        log.warning("%s is damaged and will be made again: %s", path, error)
         return None
-    with suppress(OSError):  # a cache that is read only
-        path.touch()  # the one asked for last, see `latest`
+    with suppress(OSError):  # the cache may be read-only
+        path.touch()  # loaded last, see `latest`
     return Dataset(name, train, validation, test, channels, about)

@@ -1,12 +1,17 @@
-"""Fourteen gas sensors whose heaters are switched on and off, from the original files."""
+"""Fourteen gas sensors with modulated heaters, from the original files."""
 
 from pathlib import Path
 
 import numpy as np
 
-from nrtsi.bench.datasets.dataset import Dataset
-from nrtsi.bench.datasets.originals import columns, members
-from nrtsi.bench.datasets.splits import bounds, regular, standardise, windows
+from nrtsi.bench.datasets.dataset import (
+    Dataset,
+    cut_windows,
+    regular,
+    split_points,
+    standardise,
+)
+from nrtsi.bench.datasets.originals import matching_files, read_columns
 
 __all__ = ["read_gas"]
 
@@ -25,23 +30,23 @@ ROWS = 48
 
 
 def read_gas(path: Path) -> Dataset:
-    """The data set, from one of its CSV files, a folder of them, or the downloaded zip.
+    """Reads one of its CSV files, a folder of them, or the downloaded zip.
 
-    Each file is cut into windows of 48 rows, one after the other. Files are named by their date,
-    so all windows stand in order of time: the first 70 % are for training, the next 10 % for
-    validation, the rest for the test. A unit of time is a row (about 0.3 seconds).
+    Each file is cut into consecutive windows of 48 rows. Files are named by their date, so all
+    windows are in order of time: the first 70 % are for training, the next 10 % for validation,
+    the rest for the test. A unit of time is a row (about 0.3 seconds).
 
     Raises:
         InputError: A file cannot be read or lacks a column.
     """
     pieces, files = [], 0
-    for name, content in members(path, "*.csv"):
+    for name, content in matching_files(path, "*.csv"):
         # Half the memory: the thirteen files together have four million rows.
-        table = columns(name, content, CHANNELS).astype(np.float32)
-        pieces.append(windows(table, ROWS))
+        table = read_columns(name, content, CHANNELS).astype(np.float32)
+        pieces.append(cut_windows(table, ROWS))
         files += 1
     value = np.concatenate(pieces)
-    cuts = bounds(value.shape[0], f"windows of {ROWS} rows")
+    cuts = split_points(value.shape[0], f"windows of {ROWS} rows")
     train, validation, test = standardise(*(regular(part) for part in np.split(value, cuts)))
     about = (
         f"Gas sensor array under temperature modulation, {files} of the 13 files, windows of "

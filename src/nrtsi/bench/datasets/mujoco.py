@@ -1,4 +1,4 @@
-"""A hopping robot thrown into the air and left to itself: MuJoCo's hopper, as in the paper."""
+"""MuJoCo's hopper thrown into the air without control, as in the paper."""
 
 import importlib
 import warnings
@@ -16,21 +16,21 @@ CHANNELS = (*JOINTS, *(f"{joint}_velocity" for joint in JOINTS))
 """Seven positions, then their seven velocities."""
 
 SIMULATED = 200
-"""Steps simulated of each series, of which a slice is kept."""
+"""Simulated steps of each series, of which a slice is kept."""
 
 STATE_SEED = 123
 SLICE_SEED = 1991
-"""What those who first made this data set seeded their two generators with."""
+"""Seeds of the two generators of the published data set."""
 
 
 def mujoco(
     series: int, seed: int = 0, *, steps: int = 100
 ) -> tuple[Float[np.ndarray, "series step"], Float[np.ndarray, "series step 14"]]:
-    """Times 0, 1, 2, … and the scaled state of the hopper there.
+    """Returns the times 0, 1, 2, … and the scaled state of the hopper.
 
-    Seed 0 gives the data set of the literature; the seed is added to the two seeds of its recipe.
-    Each channel is scaled by `(x - min) / max` over everything that is simulated, so fewer series
-    are not quite the first of many: their scale differs. Takes about a minute for 10,000 series.
+    Seed 0 gives the published data set; the seed is added to the two seeds of its recipe. Each
+    channel is scaled by `(x - min) / max` over all simulated series, so the scale depends on the
+    number of series. Takes about a minute for 10,000 series.
 
     Raises:
         InputError: dm_control is not installed.
@@ -48,19 +48,19 @@ def mujoco(
 
 def _suite() -> ModuleType:
     try:
-        # Nothing is drawn, so that there is no display to draw on need not be said.
+        # Nothing is rendered, so a warning about a missing display is irrelevant.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importlib.import_module("dm_control.suite")
     except ImportError as error:
         raise InputError(
-            "the data set mujoco must be simulated, which needs dm_control, got no such package; "
+            "the data set mujoco needs dm_control, which is not installed; "
             'pip install "nrtsi[bench]"'
         ) from error
 
 
 def _simulate(suite: ModuleType, series: int, seed: int) -> Float[np.ndarray, "series 200 14"]:
-    """The hopper from a random state on, no motor running, one physics step a row."""
+    """Simulates the hopper from random states, without control, one physics step a row."""
     physics = suite.load("hopper", "stand").physics
     rng = np.random.RandomState(STATE_SEED + seed)
     state = np.empty((series, SIMULATED, len(CHANNELS)))

@@ -1,4 +1,4 @@
-"""Tracks of six American football players, from an array the user has made."""
+"""Tracks of six American football players, from an array that the user prepares."""
 
 from itertools import permutations
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from nrtsi.bench.datasets.dataset import Dataset
-from nrtsi.bench.datasets.originals import columns, only
-from nrtsi.bench.datasets.splits import bounds, regular
+from nrtsi.bench.datasets.dataset import Dataset, regular, split_points
+from nrtsi.bench.datasets.originals import one_file, read_columns
 from nrtsi.errors import InputError
 
 __all__ = ["read_nfl"]
@@ -21,12 +20,12 @@ ORDERS = np.array(list(permutations(range(PLAYERS))))
 
 
 def read_nfl(path: Path, seed: int, *, orders: int = 4) -> Dataset:
-    """Windows of 50 frames by six players, from a `.npy` and the `.csv` of the same stem.
+    """Reads windows of 50 frames by six players, from a `.npy` and the `.csv` of the same stem.
 
     The array is (window, 50, 12) with columns x1, y1, x2, y2, … in yards; the CSV has the
     columns `gameId` and `playId`, one row a window. Plays, never windows, are split 70 / 10 / 20
-    by chance. Players have no order of their own: every window stands in a random one, and each
-    training window `orders` times, each time in another.
+    at random. Players have no natural order: each window has a random one, and each training
+    window occurs `orders` times, each time in another order.
 
     Raises:
         InputError: A file is absent, is not of that form, or there are fewer than ten plays.
@@ -35,7 +34,7 @@ def read_nfl(path: Path, seed: int, *, orders: int = 4) -> Dataset:
     play = _plays(path.with_suffix(".csv"), value.shape[0])
     rng = np.random.default_rng(seed)
     drawn = rng.permutation(int(play.max()) + 1)
-    pieces = np.split(drawn, bounds(drawn.size, "plays"))
+    pieces = np.split(drawn, split_points(drawn.size, "plays"))
     repeats = (orders, 1, 1)
     train, validation, test = (
         regular(_reordered(value[np.isin(play, piece)], repeat, rng))
@@ -43,7 +42,7 @@ def read_nfl(path: Path, seed: int, *, orders: int = 4) -> Dataset:
     )
     about = (
         f"Tracks of {PLAYERS} football players in yards, windows of {FRAMES} frames at 10 Hz. "
-        f"Plays split by chance: 70 % training, 10 % validation, 20 % test; players in random "
+        f"Plays split at random: 70 % training, 10 % validation, 20 % test; players in random "
         f"order, training windows in {orders} orders each."
     )
     return Dataset("nfl", train, validation, test, CHANNELS, about)
@@ -72,7 +71,7 @@ def _array(path: Path) -> Float[np.ndarray, "window 50 12"]:
 
 def _plays(path: Path, windows: int) -> Int[np.ndarray, " window"]:
     """A number for each window that is the same for the windows of one play: 0, 1, 2, …."""
-    keys = columns(*only(path, path.name), ("gameId", "playId"))
+    keys = read_columns(*one_file(path, path.name), ("gameId", "playId"))
     if np.isnan(keys).any():
         raise InputError(
             f"{path} must have a gameId and a playId in every row, got empty cells; fill them in"

@@ -1,4 +1,4 @@
-"""The files of an original, as its source hands them out: alone, in a folder or in a zip."""
+"""Reads the original files of a data set: a single file, a folder or a zip."""
 
 import io
 import zipfile
@@ -12,17 +12,17 @@ from jaxtyping import Float
 
 from nrtsi.errors import InputError
 
-__all__ = ["columns", "members", "only", "stamp"]
+__all__ = ["file_stamp", "matching_files", "one_file", "read_columns"]
 
 
-def members(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file that fits the pattern, by name.
+def matching_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """Yields name and content of each file that matches the pattern, by name.
 
-    Looks into folders and zips at any depth, and takes `path` itself when it is another file.
+    Searches folders and zips at any depth; any other `path` is taken as the file.
 
     Raises:
-        InputError: The path does not exist, cannot be read, is a damaged zip, or holds no file
-            that fits.
+        InputError: The path does not exist, cannot be read, is a damaged zip, or holds no
+            matching file.
     """
     found = 0
     try:
@@ -36,18 +36,18 @@ def members(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
         raise InputError(_unreadable(path, error)) from error
     if not found:
         raise InputError(
-            f"{path} must hold files named {pattern}, got none; give the download as it came, or "
+            f"{path} must hold files named {pattern}, got none; give the download unchanged, or "
             f"the folder it was unpacked to"
         )
 
 
-def only(path: Path, pattern: str) -> tuple[str, bytes]:
-    """Name and content of the one file that fits the pattern.
+def one_file(path: Path, pattern: str) -> tuple[str, bytes]:
+    """Returns name and content of the one file that matches the pattern.
 
     Raises:
-        InputError: As `members`, or there are several.
+        InputError: As `matching_files`, or there are several.
     """
-    found = list(members(path, pattern))
+    found = list(matching_files(path, pattern))
     if len(found) > 1:
         raise InputError(
             f"{path} must hold one file named {pattern}, got {len(found)}; give the file itself"
@@ -66,13 +66,13 @@ def _search(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _unzip(file: Path | io.BytesIO, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Fitting files of a zip; of the zips in it, if it has no other (some sources wrap twice)."""
+    """Matching files of a zip; of the zips inside, if it has none (some sources zip twice)."""
     with zipfile.ZipFile(file) as archive:
         names = sorted(name for name in archive.namelist() if not name.endswith("/"))
-        fitting = [name for name in names if fnmatch(PurePosixPath(name).name, pattern)]
-        for name in fitting:
+        matching = [name for name in names if fnmatch(PurePosixPath(name).name, pattern)]
+        for name in matching:
             yield PurePosixPath(name).name, archive.read(name)
-        if not fitting:
+        if not matching:
             for name in names:
                 if name.lower().endswith(".zip"):
                     yield from _unzip(io.BytesIO(archive.read(name)), pattern)
@@ -82,26 +82,28 @@ def _unreadable(path: Path, error: OSError) -> str:
     return f"{path} must be readable, got: {error.strerror}; check the path"
 
 
-def columns(name: str, content: bytes, wanted: Sequence[str]) -> Float[np.ndarray, "row column"]:
-    """These columns of a CSV file; NaN where a cell is empty or NA.
+def read_columns(
+    name: str, content: bytes, names: Sequence[str]
+) -> Float[np.ndarray, "row column"]:
+    """Reads these columns of a CSV file; NaN where a cell is empty or NA.
 
     Raises:
-        InputError: A column is absent, or a cell of one is no number.
+        InputError: A column is absent, or a cell is not a number.
     """
-    # Takes a while to import, and the registry of data sets should not.
+    # Imported here because it takes a while.
     import pyarrow as pa
     from pyarrow import csv
 
     convert = csv.ConvertOptions(
-        include_columns=list(wanted),
-        column_types=dict.fromkeys(wanted, pa.float64()),
+        include_columns=list(names),
+        column_types=dict.fromkeys(names, pa.float64()),
         null_values=["", "NA", "NaN", "nan"],
     )
     try:
         table = csv.read_csv(io.BytesIO(content), convert_options=convert)
     except pa.ArrowKeyError as error:
         raise InputError(
-            f"{name} must have the columns {', '.join(wanted)}, got others; give the original file"
+            f"{name} must have the columns {', '.join(names)}, got others; give the original file"
         ) from error
     except pa.ArrowInvalid as error:
         raise InputError(
@@ -110,11 +112,11 @@ def columns(name: str, content: bytes, wanted: Sequence[str]) -> Float[np.ndarra
     return np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
 
 
-def stamp(path: Path) -> list[list[str | int]]:
-    """Name, size and time of the last change of every file of an original.
+def file_stamp(path: Path) -> list[list[str | int]]:
+    """Name, size and modification time of every file of an original.
 
-    That is every file in a folder, or a file and those of the same stem beside it. Two equal
-    stamps mean the same original, without reading it.
+    These are all files of a folder, or a file and those of the same stem beside it. Equal stamps
+    mean the same original, without reading it.
 
     Raises:
         InputError: There is no such path.

@@ -9,15 +9,15 @@ SECONDS = 5.0
 """Length of a series."""
 
 PER_SECOND = 20.0
-"""Units of time in a second: a hundred points in five seconds are one unit apart on average."""
+"""Units of time in a second, so that a hundred points in five seconds have a mean step of 1."""
 
 
 def sinusoids(
     series: int, seed: int, *, steps: int = 100
 ) -> tuple[Float[np.ndarray, "series step"], Float[np.ndarray, "series step 1"]]:
-    """Times in units, ascending, and the values there.
+    """Returns times in units, ascending, and values.
 
-    Every series is a sine of amplitude 1 and phase 0 at time 0, with a frequency of its own,
+    Every series is a sine of amplitude 1 and phase 0 at time 0, with a frequency
     uniform in 0.5 to 1 Hz. Its times are uniform in five seconds.
 
     >>> time, value = sinusoids(3, seed=0)

@@ -1,4 +1,4 @@
-"""Road traffic around San Francisco: the original PEMS-SF files, and a small hourly stand-in."""
+"""Road traffic around San Francisco: the original PEMS-SF files, and a smaller hourly data set."""
 
 import io
 import logging
@@ -9,9 +9,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from nrtsi.bench.datasets.dataset import Dataset
-from nrtsi.bench.datasets.originals import only
-from nrtsi.bench.datasets.splits import bounds, regular, train_and_validation, windows
+from nrtsi.bench.datasets.dataset import (
+    Dataset,
+    cut_windows,
+    regular,
+    split_points,
+    train_and_validation,
+)
+from nrtsi.bench.datasets.originals import one_file
 from nrtsi.errors import InputError
 
 __all__ = ["read_traffic", "read_traffic20"]
@@ -29,11 +34,11 @@ HOURS = 24
 
 
 def read_traffic(path: Path) -> Dataset:
-    """Days of 144 steps by 963 sensors, from the folder or zip with `PEMS_train` and `PEMS_test`.
+    """Reads days of 144 steps by 963 sensors from the folder or zip with `PEMS_train` and `PEMS_test`.
 
-    The last tenth of `PEMS_train` is for validation (its days stand in random order), `PEMS_test`
-    for the test. Values are occupancies from 0 to 1, as they are. Files that are not the original
-    ones, by their checksum, are read all the same and a warning is logged.
+    The last tenth of `PEMS_train` is for validation (its days are in random order), `PEMS_test`
+    for the test. Values are occupancies from 0 to 1, unscaled. Files with another checksum than
+    the original ones are read with a warning.
 
     Raises:
         InputError: A file is absent or has a line that is not such a matrix.
@@ -50,7 +55,7 @@ def read_traffic(path: Path) -> Dataset:
         )
     about = (
         "PEMS-SF, occupancy of road sensors every ten minutes of a day. The last tenth of "
-        "PEMS_train is for validation, PEMS_test for the test; values as they are."
+        "PEMS_train is for validation, PEMS_test for the test; values unscaled."
     )
     channels = tuple(f"sensor{i + 1}" for i in range(train.shape[2]))
     parts = train_and_validation(regular(train))
@@ -62,7 +67,7 @@ def _days(path: Path, name: str) -> Float[np.ndarray, "day step sensor"]:
         raise InputError(
             f"{path} must be the folder with PEMS_train and PEMS_test, got a file; give the folder"
         )
-    days = list(_matrices(name, only(path, name)[1]))
+    days = list(_matrices(name, one_file(path, name)[1]))
     shapes = sorted({day.shape for day in days})
     if len(shapes) != 1:
         raise InputError(
@@ -93,16 +98,16 @@ def _matrices(name: str, content: bytes) -> Iterator[Float[np.ndarray, "sensor s
 
 
 def read_traffic20(path: Path) -> Dataset:
-    """Days of 24 hours by 20 sensors, from a text file with a line an hour.
+    """Reads days of 24 hours by 20 sensors from a text file with a line an hour.
 
     Numbers are separated by blanks or commas, and the first line is the hour from midnight. The
     first 70 % of the days are for training, the next 10 % for validation, the rest for the test.
-    Values are occupancies from 0 to 1, as they are.
+    Values are occupancies from 0 to 1, unscaled.
 
     Raises:
         InputError: The file cannot be read or has a line of anything but 20 numbers.
     """
-    name, content = only(path, "traffic*.txt")
+    name, content = one_file(path, "traffic*.txt")
     rows = [line.replace(b",", b" ").split() for line in content.splitlines() if line.strip()]
     for number, row in enumerate(rows, start=1):
         if len(row) != SENSORS:
@@ -114,12 +119,12 @@ def read_traffic20(path: Path) -> Dataset:
         value = np.array(rows, dtype=np.float64).reshape(-1, SENSORS)
     except ValueError as error:
         raise InputError(f"{name} must hold numbers only, got: {error}; check it") from error
-    days = windows(value, HOURS)
-    cuts = bounds(len(days), "days")
+    days = cut_windows(value, HOURS)
+    cuts = split_points(len(days), "days")
     train, validation, test = (regular(part) for part in np.split(days, cuts))
     about = (
         f"Hourly occupancy of {SENSORS} road sensors, {len(days)} days in order of time: 70 % "
-        f"training, 10 % validation, 20 % test; values as they are."
+        f"training, 10 % validation, 20 % test; values unscaled."
     )
     channels = tuple(f"sensor{i + 1}" for i in range(SENSORS))
     return Dataset("traffic20", train, validation, test, channels, about)

@@ -1,4 +1,4 @@
-"""A weather station with a worn-out logger: three coupled channels, and gaps like real ones."""
+"""A simulated weather station with an unreliable logger: three coupled channels with gaps."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -9,7 +9,7 @@ CHANNELS = ("temperature", "humidity", "pressure")
 """Degrees Celsius, percent, hectopascals."""
 
 DECIMALS = (1, 0, 1)
-"""Digits the logger keeps of each channel."""
+"""Decimal places that the logger records."""
 
 START = np.datetime64("2024-03-01T00:00:00", "ms")
 
@@ -18,11 +18,10 @@ DAY = 24
 
 
 def weather(seed: int, *, days: int = 60) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Hourly columns `time`, `temperature`, `humidity`, `pressure`: with gaps, and complete.
+    """Returns hourly columns `time`, `temperature`, `humidity`, `pressure` with gaps and complete.
 
     About a tenth of the cells is missing (NaN): single readings, outages of one sensor, and
-    outages of the whole station, of a few hours up to a day and a half. Both dictionaries have
-    the same columns and the same time.
+    outages of the whole station, of a few hours up to a day and a half.
 
     >>> gappy, truth = weather(seed=0)
     >>> list(truth), truth["temperature"].size
@@ -75,7 +74,7 @@ def _slow(hours: int, scale: float, rng: np.random.Generator) -> Float[np.ndarra
 
 
 def lost(hours: int, channels: int, rng: np.random.Generator) -> Bool[np.ndarray, "row channel"]:
-    """Cells the logger lost: one in fifty alone, and outages at a steady pace."""
+    """Draws the missing cells of a logger: single ones, and outages of one sensor or of all."""
     gone = rng.random((hours, channels)) < 0.02
     gone |= rng.random((hours, 1)) < 0.01
     for channel in range(channels):
@@ -88,7 +87,7 @@ def lost(hours: int, channels: int, rng: np.random.Generator) -> Bool[np.ndarray
 def _outages(
     hours: int, count: int, length: tuple[int, int], rng: np.random.Generator
 ) -> Bool[np.ndarray, " row"]:
-    """True in `count` stretches, log-uniform in length, at random places."""
+    """True in `count` intervals with log-uniform length, at random places."""
     down = np.zeros(hours, dtype=bool)
     for _ in range(count):
         size = int(np.exp(rng.uniform(np.log(length[0]), np.log(length[1] + 1))))

@@ -1,1 +1,0 @@
-"""What `benchmarks/speed.py` measures, a file for each question."""

@@ -1,0 +1,308 @@
+"""A table of results in Markdown, with the figures of the paper beside ours."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from nrtsi.bench.markdown import NONE, bold, grid, number
+from nrtsi.bench.results import Row
+from nrtsi.bench.tables import EXPERT, PaperRow, Setting, Table
+
+__all__ = ["LABELS", "TablePage", "summary"]
+
+LABELS = {
+    "l2": "L2 (squared error summed over channels)",
+    "mse": "MSE",
+    "mae": "MAE",
+    "crps": "CRPS",
+    "min_l2": "minMSE (best draw of each series, summed over channels)",
+    "avg_over_min": "avgMSE / minMSE",
+    "sinuosity": "sinuosity",
+    "step_change": "step change",
+    "step_deviation": "step deviation",
+    "average_length": "average length",
+    "reflection": "reflection to wall",
+}
+
+ERRORS = ("l2", "mse", "mae", "crps", "min_l2")
+"""Metrics of which less is better; of the others the expert's value is best."""
+
+DIGITS = {"sinuosity": 4}
+"""Significant digits, if they are not three."""
+
+TIE = 1.01
+"""Errors whose ratio is below count as equal."""
+
+MAX_COLUMNS = 4
+"""Settings above which the paper's figures have their own rows instead of columns."""
+
+
+@dataclass(frozen=True)
+class TablePage:
+    """A table and its rows, which may be among those of other tables."""
+
+    table: Table
+    rows: Sequence[Row]
+
+    def __post_init__(self) -> None:
+        own = [row for row in self.rows if row.table == self.table.name]
+        object.__setattr__(self, "rows", own)
+
+    def markdown(self) -> str:
+        """The whole page: a grid for each metric, the ranking, remarks and costs."""
+        parts = [f"## {self.table.title}", self.table.about]
+        if not self.rows:
+            return "\n\n".join([*parts, "No results yet."]) + "\n"
+        parts += [self._metric(metric) for metric in self.table.metrics]
+        parts += [self.ranking(), self._remarks(), self._costs()]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def ranking(self) -> str:
+        """The rank of nrtsi among the methods with the same budget, by setting."""
+        table = self.table
+        lines = [
+            f"- {setting.name}{f', {budget} each' if budget else ''}: {rank}"
+            for budget in dict.fromkeys(table.budget_of(method) for method in table.methods)
+            for setting in table.settings
+            if (rank := self._rank(setting, budget))
+        ]
+        if not lines:
+            return ""
+        head = f"Ranks by {LABELS[table.metrics[0]].partition(' (')[0]} among the measured methods"
+        return "\n".join([f"{head}:", "", *lines])
+
+    def summary_line(self, index: int) -> list[str] | None:
+        """One setting in the summary; None if nrtsi or all other methods were not measured."""
+        metric, setting = self.table.metrics[0], self.table.settings[index]
+        scores, scale = self._scores(setting, metric), self._scale(metric)
+        others = {name: s for name, s in scores.items() if not name.startswith("nrtsi")}
+        if "nrtsi" not in scores or not others:
+            return None
+        best = min(others, key=lambda name: others[name])
+        paper = next((row for row in self.table.paper if row.method == "nrtsi"), None)
+        return [
+            f"{self.table.title}, {setting.name}{_unit(scale)}",
+            bold(number(scores["nrtsi"] / scale), scores["nrtsi"] <= others[best]),
+            number(scores["linear"] / scale) if "linear" in scores else NONE,
+            f"{best} {number(others[best] / scale)}",
+            *self._longest(setting),
+            _paper_cell(paper, metric, index),
+        ]
+
+    @property
+    def efforts(self) -> set[str]:
+        """The budgets of the trained methods."""
+        return {row.effort for row in self.rows} - {""}
+
+    def _scale(self, metric: str) -> float:
+        return self.table.scale.get(metric, 1.0)
+
+    def _longest(self, setting: Setting) -> tuple[str, str]:
+        """The longest training of nrtsi, and the best other method with the same budget."""
+        table, metric = self.table, self.table.metrics[0]
+        found = [
+            (float(row.train_s), row.method)
+            for row in self.rows
+            if (row.setting, row.metric) == (setting.name, metric)
+            and table.kind_of(row.method) == "nrtsi"
+            and table.budget_of(row.method)
+        ]
+        if not found:
+            return NONE, NONE
+        own, scale = max(found)[1], self._scale(metric)
+        budget = table.budget_of(own)
+        scores = self._scores(setting, metric, budget)
+        others = {
+            table.kind_of(name): score
+            for name, score in scores.items()
+            if table.budget_of(name) == budget and table.kind_of(name) != "nrtsi"
+        }
+        text = f"{number(scores[own] / scale)} ({budget})"
+        if not others:
+            return text, NONE
+        best = min(others, key=lambda name: others[name])
+        return bold(text, scores[own] <= others[best]), f"{best} {number(others[best] / scale)}"
+
+    def _rank(self, setting: Setting, budget: str | None) -> str | None:
+        """The rank of the best nrtsi in one setting; None if there is nothing to compare."""
+        scores = self._scores(setting, self.table.metrics[0], budget)
+        order = sorted(scores, key=lambda name: scores[name])
+        own = next((name for name in order if name.startswith("nrtsi")), None)
+        other = next((name for name in order if not name.startswith("nrtsi")), None)
+        if own is None or other is None:
+            return None
+        rank = order.index(own) + 1
+        if scores[other] < TIE * scores[own] and scores[own] < TIE * scores[other]:
+            return f"{own} and {other} tie, first of {len(order)}."
+        if rank == 1:
+            times = f"{other} has {scores[other] / scores[own]:.2f} times its error"
+            return f"**{own}** is first of {len(order)}; {times}."
+        return (
+            f"{own} is number {rank} of {len(order)}, behind {', '.join(order[: rank - 1])}, "
+            f"with {scores[own] / scores[order[0]]:.2f} times the error of {order[0]}."
+        )
+
+    def _scores(
+        self, setting: Setting, metric: str, budget: str | None = None
+    ) -> dict[str, float]:
+        """The mean figure of every method that was scored on all test series, without the expert.
+
+        Methods with their own budget are compared with those of the same budget and with those
+        that need no training.
+        """
+        excluded = {EXPERT, *self._partly_scored()}
+        untrained = {row.method for row in self.rows if not row.effort}
+        return {
+            method: fmean(figures)
+            for method in self.table.methods
+            if (self.table.budget_of(method) == budget or method in untrained)
+            and method not in excluded
+            and (figures := self._figures(setting, method, metric))
+        }
+
+    def _partly_scored(self) -> list[str]:
+        """Methods that were scored on some of the test series only."""
+        counts = {
+            (row.method, row.setting): row.number for row in self.rows if row.metric == "series"
+        }
+        full = {
+            setting: max(n for (_, other), n in counts.items() if other == setting)
+            for _, setting in counts
+        }
+        few = {method for (method, setting), n in counts.items() if n < full[setting]}
+        return [method for method in self.table.methods if method in few]
+
+    def _metric(self, metric: str) -> str:
+        """The grid of one metric: a row a method, a column a setting."""
+        table, scale = self.table, self._scale(metric)
+        names = [setting.name for setting in table.settings]
+        paper = {row.method: row for row in table.paper if metric in row.values}
+        wide = len(names) > MAX_COLUMNS
+        best = [self._best(setting, metric) for setting in table.settings]
+        lines: list[list[str]] = []
+        for method in dict.fromkeys([*table.methods, *paper]):
+            row = paper.get(method)
+            name = method if row is None or row.source == "NRTSI" else f"{method} ({row.source})"
+            own = [
+                bold(self._cell(setting, method, metric), method == first)
+                for setting, first in zip(table.settings, best, strict=True)
+            ]
+            printed = [_paper_cell(row, metric, i) for i in range(len(names))] if paper else []
+            if wide:
+                lines += [[method, *own], [f"{name}, paper", *printed]]
+            else:
+                lines.append([name, *(_alternate(own, printed) if printed else own)])
+        header = _alternate(names, ["paper"] * len(names)) if paper and not wide else names
+        measured = [line for line in lines if any(cell != NONE for cell in line[1:])]
+        return f"### {LABELS[metric]}{_unit(scale)}\n\n{grid(['method', *header], measured)}"
+
+    def _best(self, setting: Setting, metric: str) -> str | None:
+        """The method with the lowest error; None for metrics that are not errors."""
+        scores = self._scores(setting, metric) if metric in ERRORS else {}
+        return min(scores, key=lambda name: scores[name]) if len(scores) > 1 else None
+
+    def _figures(self, setting: Setting, method: str, metric: str) -> list[float]:
+        """The figures of all seeds."""
+        key = (setting.name, method, metric)
+        found = [row.number for row in self.rows if (row.setting, row.method, row.metric) == key]
+        return [figure for figure in found if not math.isnan(figure)]
+
+    def _cell(self, setting: Setting, method: str, metric: str) -> str:
+        """The mean and standard deviation over seeds; of one seed the figure ± standard error."""
+        figures, scale = self._figures(setting, method, metric), self._scale(metric)
+        if not figures:
+            failures = {(row.setting, row.method) for row in self.rows if row.failed}
+            return "failed" if (setting.name, method) in failures else NONE
+        mean = number(fmean(figures) / scale, DIGITS.get(metric, 3))
+        if len(figures) > 1:
+            return f"{mean} ± {number(stdev(figures) / scale, 2)}"
+        error = self._figures(setting, method, f"{metric}_se")
+        return f"{mean} ± {number(error[0] / scale, 2)}" if error and error[0] > 0 else mean
+
+    def _remarks(self) -> str:
+        """What a reader must know before comparing figures."""
+        rows, table = self.rows, self.table
+        lines = ["- **A quick run: its figures mean nothing.**"] if "quick" in self.efforts else []
+        lines += [f"- {r.method} failed in {r.setting}: {r.value}" for r in rows if r.failed]
+        for method in self._partly_scored():
+            series = max(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
+            lines.append(f"- {method} was scored on {series:,} test series only and is not ranked.")
+        if len(self.efforts) > 1:
+            lines.append("- Methods have different training budgets: see the cost.")
+        measured, settings = {row.method for row in rows}, {row.setting for row in rows}
+        absent = [method for method in table.methods if method not in measured]
+        if absent:
+            lines.append(f"- Not measured: {', '.join(absent)}.")
+        lines += [f"- No results in: {s.name}." for s in table.settings if s.name not in settings]
+        lines.append(
+            "- ± is the standard error over the test series, or the standard deviation over seeds."
+        )
+        return "\n".join(["Remarks:", "", *lines])
+
+    def _costs(self) -> str:
+        """The cost of each method, over all settings."""
+        lines = []
+        for method in self.table.methods:
+            own = [row for row in self.rows if row.method == method and not row.failed]
+            if own and method != EXPERT:
+                columns = (
+                    ([row.train_s for row in own], 0),
+                    ([row.impute_s for row in own], 1),
+                    ([row.value for row in own if row.metric == "series"], 0),
+                    ([row.peak_mib for row in own], 0),
+                    ([row.parameters for row in own], 0),
+                )
+                efforts = ", ".join(dict.fromkeys(row.effort for row in own)) or NONE
+                lines.append([method, *(_range(*column) for column in columns), efforts])
+        header = ["method", "train s", "impute s", "series", "peak MiB", "parameters", "effort"]
+        return f"### Cost\n\n{grid(header, lines)}" if lines else ""
+
+
+def summary(pages: Sequence[TablePage]) -> str:
+    """Up to three settings of every table: nrtsi, linear, the best other method, the paper."""
+    lines: list[list[str]] = []
+    efforts = set[str]()
+    for page in pages:
+        table = page.table
+        found = [
+            line
+            for index in sorted({0, len(table.settings) // 2, len(table.settings) - 1})
+            if table.summarised and (line := page.summary_line(index))
+        ]
+        lines += found
+        if found:
+            default = [row for row in page.rows if row.method in table.default_methods]
+            efforts |= TablePage(table, default).efforts
+    header = ["squared error", "nrtsi", "linear", "best other", "nrtsi, longer"]
+    header += ["best other, same budget", "paper's NRTSI"]
+    return f"{grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
+
+
+def _paper_cell(row: PaperRow | None, metric: str, index: int) -> str:
+    if row is None or metric not in row.values or math.isnan(row.values[metric][index]):
+        return NONE
+    return f"{row.values[metric][index]:g}"
+
+
+def _alternate(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    return [each for pair in zip(first, second, strict=True) for each in pair]
+
+
+def _range(values: Sequence[str], digits: int) -> str:
+    """The minimum and the maximum of some numbers."""
+    numbers = [float(value) for value in values if value]
+    if not numbers:
+        return NONE
+    return "–".join(dict.fromkeys(f"{x:,.{digits}f}" for x in (min(numbers), max(numbers))))
+
+
+def _unit(scale: float) -> str:
+    """The power of ten that printed figures are multiples of.
+
+    >>> _unit(1e-3), _unit(1.0)
+    (', ×10⁻³', '')
+    """
+    power = round(math.log10(scale))
+    raised = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f", ×10{raised}" if power else ""

@@ -78,7 +78,8 @@ def check(
     if not figures:
         raise InputError(
             f"{request.model} must be a model of the channels of {' or of '.join(others)} for the "
-            f"table {table.name}, got {', '.join(method.channels)}; name the table it was trained for"
+            f"table {table.name}, got {', '.join(method.channels)}; "
+            f"name the table it was trained for"
         )
     return figures
 
@@ -99,7 +100,11 @@ def markdown(figures: Sequence[Figure]) -> str:
 
 
 def _figures(
-    request: CheckRequest, method: NRTSIMethod, setting: Setting, data: Dataset, rows: Sequence[Row]
+    request: CheckRequest,
+    method: NRTSIMethod,
+    setting: Setting,
+    data: Dataset,
+    rows: Sequence[Row],
 ) -> list[Figure]:
     table, job = request.table, (request.table.name, setting.name, request.method, method.seed)
     recorded = {

@@ -37,7 +37,10 @@ class Batch:
 
     def split(self, size: int) -> "Iterator[Batch]":
         """Yields batches of at most `size` series."""
-        pieces = (tensor.split(size) for tensor in (self.time, self.value, self.known, self.target))
+        pieces = (
+            torch.split(tensor, size)
+            for tensor in (self.time, self.value, self.known, self.target)
+        )
         for piece in zip(*pieces, strict=True):
             yield Batch(*piece)
 

@@ -31,9 +31,9 @@ class Masks(BaseModel):
     def _check(self) -> "Masks":
         if (self.rows is None) == (self.cells is None):
             raise ValueError("masks must have either rows or cells")
-        low, high = self.rows or self.cells or (0, 0)
-        if not 0 < low <= high:
-            raise ValueError(f"masks must be (minimum, maximum) and positive, got {(low, high)}")
+        ends: tuple[float, float] = self.rows or self.cells or (0, 0)
+        if not 0 < ends[0] <= ends[1]:
+            raise ValueError(f"masks must be (minimum, maximum) and positive, got {ends}")
         return self
 
     def draw(self, part: Part, rng: np.random.Generator) -> Bool[np.ndarray, "series step dim"]:
@@ -44,14 +44,14 @@ class Masks(BaseModel):
         observed = ~np.isnan(part.value)
         series, steps, dims = part.value.shape
         if self.rows is not None:
-            low, high = (min(end, steps - 1) for end in self.rows)
-            count = rng.integers(low, high + 1, size=series)
+            least, most = (min(end, steps - 1) for end in self.rows)
+            count = rng.integers(least, most + 1, size=series)
             rank = rng.permuted(np.tile(np.arange(steps), (series, 1)), axis=1)
             hidden = np.repeat((rank < count[:, None])[:, :, None], dims, axis=2)
         else:
             assert self.cells is not None
-            share = rng.uniform(*self.cells, size=series)
-            hidden = rng.random(part.value.shape) < share[:, None, None]
+            share = rng.uniform(*self.cells, size=(series, 1, 1))
+            hidden = rng.random(part.value.shape) < share
         hidden &= observed
         for index in np.flatnonzero(~(observed & ~hidden).any(axis=(1, 2))):
             rows = np.flatnonzero(observed[index].any(axis=1))

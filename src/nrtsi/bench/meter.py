@@ -1,5 +1,6 @@
 """Measures the seconds and the memory of a block of code."""
 
+import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,7 @@ class Meter:
             self.peak_mib = max(0.0, peak - self._before)
 
 
-def take_turns(
-    works: Mapping[str, Callable[[], object]], repeats: int
-) -> dict[str, list[Meter]]:
+def take_turns(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[Meter]]:
     """Measures each function once a round, so that a slow minute is slow for all of them."""
     meters: dict[str, list[Meter]] = {name: [] for name in works}
     for _ in range(repeats):
@@ -56,7 +55,9 @@ def take_turns(
 
 def peak_memory() -> float | None:
     """The peak memory of this process in MiB; None if the system does not report it."""
-    return _status("VmHWM")
+    if STATUS.exists():
+        return _status("VmHWM")  # not ru_maxrss, which a process inherits on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
 
 
 def _status(name: str) -> float | None:

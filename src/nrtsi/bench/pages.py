@@ -1,90 +1,82 @@
-"""Writes the pages that show results, from the results and from nothing else.
+"""Writes the pages that show results, from files of results and introductions only.
 
-    python benchmarks/document.py
-
-`docs/benchmarks.md` has an introduction, every table with results in `benchmarks/results` and what
-`benchmarks/single.py` and `benchmarks/budgets.py` measured; README has a summary of the tables,
-between two marks; `docs/speed.md` is made of what `benchmarks/speed.py` measured, and
-`docs/trust.md` has between two marks what `benchmarks/trust.py` did. With `--check` the files are
-not written but compared, and the status is 1 where they are not up to date.
+`docs/benchmarks.md` has a summary, every table with results, single tables and error against
+budget; `docs/speed.md` the experiment of speed. README and `docs/trust.md` have a section between
+two comments.
 """
 
-import sys
+import re
 from pathlib import Path
 
-from budgeting.page import section
-from budgeting.rows import read as read_budgets
-from singles.page import COLUMNS
-from singles.page import section as section_of_singles
-from singles.page import table as grid_of_singles
-from speeds.page import page as speed_page
-from trusting.page import table as kept
-
-from nrtsi.bench.markdown import markdown, summary
-from nrtsi.bench.results import read, read_lines
+from nrtsi.bench.experiments.base import open_experiment
+from nrtsi.bench.results import Row, read
+from nrtsi.bench.table_page import TablePage, summary
 from nrtsi.bench.tables import open_table, table_names
+from nrtsi.errors import InputError
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-ONE_TABLE = (
-    "One table with gaps, as most people have it, a minute of one core (`benchmarks/single.py`, "
-    "[more](docs/benchmarks.md#one-table)):"
-)
-MARKS = ("<!-- made by benchmarks/document.py -->\n", "<!-- end -->\n")
+__all__ = ["outdated_pages", "pages", "write_pages"]
 
-
-def tables():
-    """The tables that have results, with their rows."""
-    for name in table_names():
-        rows = read(RESULTS / f"{name}.csv")
-        if rows:
-            yield open_table(name), rows
+MARKER = "<!-- made by nrtsi bench page -->\n"
+SECTION = re.compile(r"<!-- made by [^\n]* -->\n.*?<!-- end -->\n", re.DOTALL)
+PICTURE = "pictures/budgets.png"
 
 
-def page():
-    head = (ROOT / "benchmarks" / "introduction.md").read_text("utf-8")
-    parts = [head, *(markdown(table, rows) for table, rows in tables()), singles(), budgets()]
-    return "\n".join(part for part in parts if part)
+def pages(root: Path) -> dict[Path, str]:
+    """The pages of a clone and what they should contain.
 
+    Raises:
+        InputError: The folder is not a clone of the repository, or a page lacks its section.
+    """
+    introductions, results = root / "benchmarks" / "introductions", root / "benchmarks" / "results"
+    if not introductions.is_dir():
+        raise InputError(f"{root} must be a clone of the repository, got another folder; go there")
 
-def singles():
-    """What is shown of single tables; empty without results."""
-    return section_of_singles(read_lines(RESULTS / "single.csv", COLUMNS))
+    def introduction(name: str) -> str:
+        return (introductions / f"{name}.md").read_text("utf-8")
 
+    def experiment(name: str) -> str:
+        found = open_experiment(name)
+        return found.markdown(results / f"{name}{found.suffix}")
 
-def own_table():
-    """The same for README, in short."""
-    lines = read_lines(RESULTS / "single.csv", COLUMNS)
-    return f"\n{ONE_TABLE}\n\n{grid_of_singles(lines)}\n" if lines else ""
-
-
-def budgets():
-    """Error against budget, with its picture where there is one; empty without results."""
-    picture = "pictures/budgets.png"
-    there = (ROOT / "docs" / picture).exists()
-    return section(read_budgets(RESULTS / "budgets.csv"), picture if there else None)
-
-
-def between_marks(path, made):
-    """The page with what stands between its marks replaced."""
-    before, rest = (ROOT / path).read_text("utf-8").split(MARKS[0])
-    _, after = rest.split(MARKS[1])
-    return before + MARKS[0] + made + MARKS[1] + after
-
-
-def main():
-    made = {
-        ROOT / "docs" / "benchmarks.md": page(),
-        ROOT / "docs" / "speed.md": speed_page(RESULTS / "speed.json"),
-        ROOT / "README.md": between_marks("README.md", summary(list(tables())) + own_table()),
-        ROOT / "docs" / "trust.md": between_marks("docs/trust.md", kept(RESULTS / "trust.csv")),
+    tables = [
+        TablePage(open_table(name), read(results / f"{name}.csv", Row)) for name in table_names()
+    ]
+    measured = [page for page in tables if page.rows]
+    picture = f"![Error against budget]({PICTURE})\n" if (root / "docs" / PICTURE).exists() else ""
+    benchmarks = [introduction("benchmarks"), "## Summary\n", summary(measured)]
+    benchmarks += [page.markdown() for page in measured]
+    for name, extra in (("single", ""), ("budgets", picture)):
+        if text := experiment(name):
+            benchmarks += [introduction(name), extra, text]
+    readme, trust = root / "README.md", root / "docs" / "trust.md"
+    return {
+        root / "docs" / "benchmarks.md": "\n".join(part for part in benchmarks if part),
+        root / "docs" / "speed.md": f"{introduction('speed')}\n{experiment('speed')}",
+        readme: _with_section(readme, experiment("single")),
+        trust: _with_section(trust, experiment("trust")),
     }
-    for path, text in made.items():
-        if "--check" not in sys.argv:
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text("utf-8") != text:
-            sys.exit(f"{path.name} is not what the results say; run benchmarks/document.py")
 
 
-if __name__ == "__main__":
-    main()
+def write_pages(root: Path) -> list[Path]:
+    """Writes the pages that are outdated, and returns them."""
+    outdated = outdated_pages(root)
+    for path, text in pages(root).items():
+        path.write_text(text, encoding="utf-8")
+    return outdated
+
+
+def outdated_pages(root: Path) -> list[Path]:
+    """The pages that differ from the results."""
+    return [
+        path
+        for path, text in pages(root).items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+
+
+def _with_section(path: Path, text: str) -> str:
+    """The page with a new section between its two comments."""
+    page = path.read_text("utf-8")
+    if len(SECTION.findall(page)) != 1:
+        raise InputError(f"{path} must have one section from {MARKER.strip()} to <!-- end -->")
+    return SECTION.sub(lambda _: f"{MARKER}{text}<!-- end -->\n", page)

@@ -227,7 +227,9 @@ class TablePage:
         lines += [f"- {r.method} failed in {r.setting}: {r.value}" for r in rows if r.failed]
         for method in self._partly_scored():
             series = max(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
-            lines.append(f"- {method} was scored on {series:,} test series only and is not ranked.")
+            lines.append(
+                f"- {method} was scored on {series:,} test series only and is not ranked."
+            )
         if len(self.efforts) > 1:
             lines.append("- Methods have different training budgets: see the cost.")
         measured, settings = {row.method for row in rows}, {row.setting for row in rows}

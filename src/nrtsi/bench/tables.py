@@ -109,7 +109,9 @@ class Table(_Data):
                     )
         unknown = set(self.method) - set(self.methods)
         if unknown:
-            raise ValueError(f"methods must include {', '.join(sorted(unknown))}, which have settings")
+            raise ValueError(
+                f"methods must include {', '.join(sorted(unknown))}, which have settings"
+            )
         return self
 
     @property

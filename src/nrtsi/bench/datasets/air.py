@@ -22,8 +22,9 @@ __all__ = ["read_air"]
 
 log = logging.getLogger(__name__)
 
-CHANNELS = tuple("PM2.5 PM10 SO2 NO2 CO O3 TEMP PRES DEWP RAIN WSPM".split())
-"""Six pollutants and five weather variables; the wind direction is not numeric."""
+POLLUTANTS = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3")
+CHANNELS = (*POLLUTANTS, "TEMP", "PRES", "DEWP", "RAIN", "WSPM")
+"""Pollutants and five weather variables; the wind direction is not numeric."""
 
 CLOCK = ("year", "month", "day", "hour")
 

@@ -1,4 +1,4 @@
-"""`Dataset`: series of one length in training, validation and test parts, and how to split them."""
+"""`Dataset`: series of one length in training, validation and test parts, and splits."""
 
 from dataclasses import dataclass
 from functools import cached_property

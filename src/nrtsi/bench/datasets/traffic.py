@@ -34,7 +34,7 @@ HOURS = 24
 
 
 def read_traffic(path: Path) -> Dataset:
-    """Reads days of 144 steps by 963 sensors from the folder or zip with `PEMS_train` and `PEMS_test`.
+    """Reads days of 144 steps by 963 sensors from a folder or zip of PEMS_train and PEMS_test.
 
     The last tenth of `PEMS_train` is for validation (its days are in random order), `PEMS_test`
     for the test. Values are occupancies from 0 to 1, unscaled. Files with another checksum than

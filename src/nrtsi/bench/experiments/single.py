@@ -1,81 +1,183 @@
-"""Tables of one station or one panel of sensors, and the gaps of a worn-out logger in them."""
+"""One table with gaps: nrtsi and simple methods impute the table they are fitted to.
+
+The tables are of one weather station or of a few road sensors, with the gaps of an unreliable
+logger. The error is the squared error of the removed cells, in standard deviations of the column.
+"""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from nrtsi.baselines import BASELINES
+from nrtsi.baselines.base import Imputer
+from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.datasets.weather import lost, weather
-from nrtsi.bench.tables import open_table
-from nrtsi.bench.tasks import data_of
+from nrtsi.bench.experiments.base import Experiment, RunOptions, choose
+from nrtsi.bench.markdown import NONE, bold, grid, number
+from nrtsi.bench.results import ResultRow, add, code_revision, code_versions, read
+from nrtsi.bench.runner import Notify, check_clock
+from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by, now
+from nrtsi.core.events import Listener
+from nrtsi.errors import InputError
+from nrtsi.imputer.nrtsi import NRTSI
+
+__all__ = ["EXPERIMENT", "SingleRow", "SingleTable"]
 
 HOURS = 24
+
 STATIONS = 12
-"""In the air data, one after the other, as many windows of each."""
+"""Stations in the air data, one after the other, with the same number of windows each."""
+
+DEFAULT_BUDGET = "60s"
+
+SIMPLE = ("linear", "spline", "seasonal", "kalman", "knn", "mice")
+
+METHODS: dict[str, Callable[..., Imputer]] = {
+    "nrtsi": NRTSI,
+    "nrtsi without GP": partial(NRTSI, model={"field": False}),
+    **{name: BASELINES[name] for name in SIMPLE},
+}
 
 
 @dataclass(frozen=True)
-class Single:
-    """A table with gaps, and what was in them."""
+class SingleRow(ResultRow):
+    """The error of one method on one table."""
+
+    table: str
+    method: str
+    error: float
+    cells: int
+    fit_s: str
+    impute_s: str
+    versions: str
+    revision: str
+
+    @property
+    def job(self) -> tuple[str, str]:
+        """Table and method."""
+        return self.table, self.method
+
+
+@dataclass(frozen=True)
+class SingleTable:
+    """A table with gaps, and the truth."""
 
     gappy: pd.DataFrame
     truth: np.ndarray
     """All values, by row and column."""
 
-    asked: np.ndarray
-    """True where a cell is missing that is known to this script."""
+    removed: np.ndarray
+    """True where a cell is missing in `gappy` and known in `truth`."""
 
     @property
     def digest(self) -> str:
-        """Tells tables apart."""
-        return hashlib.sha256(np.where(self.asked, self.truth, 0.5).tobytes()).hexdigest()[:8]
+        """Identifies the removed cells and their values."""
+        return hashlib.sha256(np.where(self.removed, self.truth, 0.5).tobytes()).hexdigest()[:8]
+
+    def error(self, imputer: Imputer) -> float:
+        """The mean squared error of the removed cells, in standard deviations of the column."""
+        imputed = imputer.impute(self.gappy)
+        known = self.gappy.drop(columns="time")
+        error = (imputed[known.columns].to_numpy() - self.truth) / known.std().to_numpy()
+        return float(np.square(error[self.removed]).mean())
 
 
-def simulated(days: int, seed: int) -> Single:
-    """The demo's weather station, of another seed."""
+def simulated(days: int, seed: int) -> SingleTable:
+    """The weather station of the demo, with another seed."""
     gappy, truth = weather(seed, days=days)
     time = pd.Index(gappy.pop("time"))
     truth.pop("time")
     values = pd.DataFrame(gappy).to_numpy()
-    return Single(_table(values, time), pd.DataFrame(truth).to_numpy(), np.isnan(values))
+    return SingleTable(_frame(values, time), pd.DataFrame(truth).to_numpy(), np.isnan(values))
 
 
-def station(number: int, days: int) -> Single:
-    """Hours of one station of Beijing, from the test part of the data."""
-    value = _test_part("air")
-    share = len(value) // STATIONS
-    return _with_gaps(value[number * share : (number + 1) * share], days)
-
-
-def sensors(days: int, count: int) -> Single:
-    """Hours of some road sensors, from the test part of the data."""
-    return _with_gaps(_test_part("traffic")[..., :count], days)
-
-
-DATA: dict[str, Callable[[], Single]] = {
-    "simulated weather, 60 days": lambda: simulated(60, seed=21),
-    "simulated weather, a year": lambda: simulated(365, seed=22),
-    "Beijing station, 60 days": lambda: station(6, 60),
-    "Beijing station, 290 days": lambda: station(9, 290),
-    "8 road sensors, 60 days": lambda: sensors(60, 8),
-}
-
-
-def _test_part(name: str) -> np.ndarray:
-    table = open_table(name)
-    return data_of(table, table.data, quick=False).test.value
-
-
-def _with_gaps(windows: np.ndarray, days: int) -> Single:
-    """Windows that follow each other, as one table of which cells were lost."""
+def with_gaps(windows: np.ndarray, days: int) -> SingleTable:
+    """Joins consecutive windows to one table and removes cells."""
     value = windows.reshape(-1, windows.shape[-1])[: days * HOURS].astype(np.float64)
     gone = lost(len(value), value.shape[1], np.random.default_rng(0))
     time = pd.date_range("2024-01-01", periods=len(value), freq="h")
-    return Single(_table(np.where(gone, np.nan, value), time), value, gone & np.isfinite(value))
+    gappy = _frame(np.where(gone, np.nan, value), time)
+    return SingleTable(gappy, value, gone & np.isfinite(value))
 
 
-def _table(value: np.ndarray, time: pd.Index) -> pd.DataFrame:
-    table = pd.DataFrame(value, columns=[f"c{number}" for number in range(value.shape[1])])
-    return table.assign(time=time)
+def station(number: int, days: int) -> SingleTable:
+    """Hours of one station of Beijing, from the test part of the data."""
+    value = make("air").test.value
+    share = len(value) // STATIONS
+    return with_gaps(value[number * share : (number + 1) * share], days)
+
+
+def sensors(days: int, count: int) -> SingleTable:
+    """Hours of some road sensors, from the test part of the data."""
+    return with_gaps(make("traffic20").test.value[..., :count], days)
+
+
+TABLES: dict[str, Callable[[], SingleTable]] = {
+    "simulated weather, 60 days": partial(simulated, 60, seed=21),
+    "simulated weather, a year": partial(simulated, 365, seed=22),
+    "Beijing station, 60 days": partial(station, 6, 60),
+    "Beijing station, 290 days": partial(station, 9, 290),
+    "8 road sensors, 60 days": partial(sensors, 60, 8),
+}
+
+
+def _frame(value: np.ndarray, time: pd.Index) -> pd.DataFrame:
+    frame = pd.DataFrame(value, columns=[f"c{number}" for number in range(value.shape[1])])
+    return frame.assign(time=time)
+
+
+def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None:
+    check_clock(options.clock)
+    if len(options.seeds) > 1:
+        raise InputError(f"--seed must be given once for single, got {options.seeds}")
+    names, methods = choose(options.data, TABLES, "--data"), options.methods or ()
+    methods = choose(methods, METHODS, "--methods")
+    revision, budget, seed = code_revision(), options.budget or DEFAULT_BUDGET, options.seeds[0]
+    for name in names:
+        table = TABLES[name]()
+        for method in methods:
+            trained = method not in BASELINES
+            with going_by(CLOCKS[options.clock]):
+                started = now()
+                imputer = METHODS[method](**({"budget": budget, "seed": seed} if trained else {}))
+                imputer.fit(table.gappy, time="time")
+                fitted = now()
+                error = table.error(imputer)
+                seconds = fitted - started, now() - fitted
+            effort = f"budget {budget}{TOLD[options.clock]}, seed {seed}" if trained else ""
+            row = SingleRow(
+                table=name,
+                method=method,
+                error=float(f"{error:.6g}"),
+                cells=int(table.removed.sum()),
+                fit_s=f"{seconds[0]:.1f}",
+                impute_s=f"{seconds[1]:.2f}",
+                versions=code_versions(table.digest, effort),
+                revision=revision,
+            )
+            add(options.out, [row])
+            notify(f"{name}: {method} {error:.4g}, {row.fit_s} s")
+
+
+def _markdown(path: Path) -> str:
+    """The errors in a grid, the lowest of each table in bold."""
+    rows = read(path, SingleRow)
+    if not rows:
+        return ""
+    error = {row.job: row.error for row in rows}
+    methods = list(dict.fromkeys(row.method for row in rows))
+    lines = []
+    for name in dict.fromkeys(row.table for row in rows):
+        lowest = min(row.error for row in rows if row.table == name)
+        cells = [error.get((name, method)) for method in methods]
+        shown = [NONE if each is None else bold(number(each), each == lowest) for each in cells]
+        lines.append([name, *shown])
+    return grid(["squared error", *methods], lines) + "\n"
+
+
+EXPERIMENT = Experiment({"data", "methods", "budget", "seeds", "clock"}, _run, _markdown)

@@ -1,7 +1,9 @@
-"""`nrtsi bench`: the paper's tables, run, shown and checked."""
+"""`nrtsi bench`: runs, shows and checks benchmarks, and writes their pages."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +12,7 @@ from nrtsi.cli.progress import ProgressBar
 from nrtsi.errors import InputError
 
 if TYPE_CHECKING:
-    from nrtsi.bench.results import Row
+    from nrtsi.bench.experiments import Experiment
 
 __all__ = ["app"]
 
@@ -18,164 +20,182 @@ app = typer.Typer(
     cls=OneLineErrors,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Run the paper's experiments, and show what came out beside what the paper printed.",
+    help="Run the experiments of the paper and others, and show results beside the paper's.",
 )
 
-Name = Annotated[str, typer.Argument(metavar="TABLE", help="Table; see `nrtsi bench list`.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi bench list`.")]
+Results = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="File of results; bench-NAME.csv by default.")
+]
 
 
 @app.command("list")
 @prepared
-def list_tables(console: Console) -> None:
-    """Print the tables there are."""
+def list_experiments(console: Console) -> None:
+    """Print the tables and the other experiments."""
+    from nrtsi.bench.experiments import EXPERIMENTS, experiment_names
     from nrtsi.bench.tables import open_table, table_names
 
-    width = max(len(name) for name in table_names())
+    width = max(map(len, experiment_names()))
     for name in table_names():
         table = open_table(name)
         data = ", ".join(dict.fromkeys(table.data_of(setting) for setting in table.settings))
         typer.echo(f"{name:<{width}}  {table.title} (data: {data})")
+    for name, title in EXPERIMENTS.items():
+        typer.echo(f"{name:<{width}}  {title}")
 
 
 @app.command()
 @prepared
 def run(
-    table: Name,
+    name: Name,
     console: Console,
     out: Annotated[
-        Path | None, typer.Option(help="CSV file to add results to; bench-TABLE.csv by default.")
+        Path | None, typer.Option(help="File to add results to; bench-NAME.csv by default.")
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Rows to run; by default all but long trainings, such as nrtsi-30m, which have "
-            "a time of their own.",
+            help="Methods to run; by default all except those with a training budget of their "
+            "own, such as nrtsi-30m.",
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set of single or trust, table of budgets; may be repeated. Default: all.",
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Time to train each method; 10m by default."),
+        typer.Option(
+            metavar="TIME",
+            help="Training time of each method; 10m by default. budgets takes several: 1m,10m,1h.",
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps to train, in place of a time.")
+        int | None, typer.Option(min=1, help="Training steps, instead of a time.")
     ] = None,
     seed: Annotated[
         list[int] | None,
         typer.Option(min=0, help="Seed of the training; may be repeated. 0 by default."),
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Preset of nrtsi, instead of the one of the budget.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Parameter of nrtsi, such as model.width=48."
+        ),
+    ] = None,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Few series, few steps, tiny networks: does it run at all?"),
+        bool, typer.Option("--quick", help="Few series and steps, tiny networks: does it run?")
     ] = False,
     models: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Keep the trained nrtsi models here.")
+        Path | None, typer.Option(metavar="FOLDER", help="Save the trained nrtsi models here.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace rows made with another budget.")
+        bool, typer.Option("--overwrite", help="Replace rows of another budget.")
     ] = False,
     clock: Annotated[
         str,
         typer.Option(
             metavar="CLOCK",
-            help="What a second is: wall, or core, one that a core worked on the method, so "
-            "that other work on the machine cuts no training short.",
+            help="Clock of budgets: wall, or core, the CPU time of the method, which other work "
+            "on the machine does not reduce.",
         ),
     ] = "wall",
 ) -> None:
-    """Measure the methods of TABLE and print the table.
+    """Run the table or experiment NAME and print its results.
 
-    Every method gets the same data, masks and budget; the data are made, or were read before by
-    `nrtsi data make NAME --path FILE`. Each method is trained once and scored in every setting.
-    Rows that are in the file already are not measured again: a run that was stopped goes on.
+    Every method gets the same data, masks and budget. Data sets are simulated, or were read
+    before by `nrtsi data make NAME --path FILE`. Rows that are in the file are not measured
+    again: the same command resumes a run that was stopped.
     """
-    from nrtsi.bench.markdown import markdown
-    from nrtsi.bench.tables import open_table
+    from nrtsi.bench.experiments import RunOptions
 
-    opened = open_table(table)  # refuses a mistake before anything large is loaded
     _refuse_both({"--quick": quick, "--budget": budget, "--steps": steps})
+    experiment = _open(name)
+    given: dict[str, Any] = {
+        "methods": None if methods is None else _names(methods),
+        "data": tuple(data) if data else None,
+        "budget": budget,
+        "steps": steps,
+        "seeds": tuple(dict.fromkeys(seed)) if seed else None,
+        "preset": preset,
+        "settings": _settings(set_) if set_ else None,
+        "quick": quick or None,
+        "models": models,
+        "overwrite": overwrite or None,
+        "clock": None if clock == "wall" else clock,
+    }
+    chosen = {field: value for field, value in given.items() if value is not None}
+    for field in chosen:
+        if field not in experiment.options:
+            option = {"seeds": "seed", "settings": "set"}.get(field, field)
+            raise InputError(f"--{option} does not apply to {name}; leave it out")
     if models is not None:
         _make_folder(models)
-
-    from nrtsi.bench.runner import Plan
-    from nrtsi.bench.runner import run as run_plan
-    from nrtsi.training.settings import budget_of
-
-    plan = Plan(
-        table=opened,
-        out=out or _default(table),
-        methods=opened.usual if methods is None else _names(methods),
-        budget=budget_of(budget or "10m", steps),
-        seeds=tuple(dict.fromkeys(seed or (0,))),
-        quick=quick,
-        models=models,
-        overwrite=overwrite,
-        clock=clock,
-    )
+    options = RunOptions(out or _default(name, experiment), **chosen)
     try:
         with ProgressBar(quiet=console.quiet) as listener:
-            rows = run_plan(plan, console.say, listener)
+            experiment.run(options, console.say, listener)
     except KeyboardInterrupt:
-        console.say(f"stopped; {plan.out} has what was done, and the same command goes on")
+        console.say(f"stopped; results so far are in {options.out}; the same command resumes")
         raise typer.Exit(130) from None
-    console.say(f"results are in {plan.out}")
-    typer.echo(markdown(opened, rows), nl=False)
+    console.say(f"results are in {options.out}")
+    typer.echo(experiment.markdown(options.out), nl=False)
 
 
 @app.command()
 @prepared
-def show(
-    table: Name,
-    console: Console,
-    results: Annotated[
-        Path | None, typer.Option(help="CSV file of results; bench-TABLE.csv by default.")
-    ] = None,
-) -> None:
-    """Print TABLE as Markdown, beside the paper's figures."""
-    from nrtsi.bench.markdown import markdown
-    from nrtsi.bench.tables import open_table
-
-    opened = open_table(table)
-    typer.echo(markdown(opened, _rows(table, results or _default(table))), nl=False)
+def show(name: Name, console: Console, results: Results = None) -> None:
+    """Print the results of NAME as Markdown, those of a table beside the paper's."""
+    experiment = _open(name)
+    path = _existing(name, results or _default(name, experiment))
+    typer.echo(experiment.markdown(path), nl=False)
 
 
 @app.command()
 @prepared
 def check(
-    table: Name,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="See `nrtsi bench list`.")],
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="Model kept by `nrtsi bench run TABLE --models`."),
+        typer.Argument(metavar="MODEL", help="Model saved by `nrtsi bench run TABLE --models`."),
     ],
     console: Console,
-    results: Annotated[
-        Path | None,
-        typer.Option(help="CSV file of results to compare with; bench-TABLE.csv if it is there."),
-    ] = None,
+    results: Results = None,
     method: Annotated[
-        str, typer.Option(metavar="NAME", help="Row of the table that the model is of.")
+        str, typer.Option(metavar="NAME", help="Row of the table that the model belongs to.")
     ] = "nrtsi",
     quick: Annotated[
-        bool, typer.Option("--quick", help="The few series of `nrtsi bench run --quick`.")
+        bool, typer.Option("--quick", help="Use the few series of `nrtsi bench run --quick`.")
     ] = False,
 ) -> None:
-    """Score MODEL on the test series of TABLE, beside the figures written down of it.
+    """Score MODEL on the test series of TABLE and compare with the recorded figures.
 
-    The same data and masks as in `nrtsi bench run`, so the same figures. The status is 1 where
-    one differs by more than a thousandth from what the file of results has.
+    Data and masks are those of `nrtsi bench run`. The status is 1 if a figure differs by more
+    than a thousandth from the file of results.
     """
     from nrtsi.bench.tables import open_table
 
-    opened = open_table(table)  # refuses a mistake before anything large is loaded
-    path = results or _default(table)
-    rows = _rows(table, path) if results is not None or path.exists() else []
+    opened = open_table(table)  # rejects a wrong name before anything large is loaded
+    path = results or Path(f"bench-{table}.csv")
+    if results is not None:
+        _existing(table, results)
 
-    from nrtsi.bench.check import Question, shown
-    from nrtsi.bench.check import check as figures_of
+    from nrtsi.bench.check import CheckRequest, markdown
+    from nrtsi.bench.check import check as check_model
+    from nrtsi.bench.experiments.table import rows_of
 
-    figures = figures_of(Question(opened, model, method, quick), rows, console.say)
-    typer.echo(shown(figures))
-    if rows and all(figure.written is None for figure in figures):
+    rows = rows_of(opened, path)
+    figures = check_model(CheckRequest(opened, model, method, quick), rows, console.say)
+    typer.echo(markdown(figures))
+    if rows and all(figure.recorded is None for figure in figures):
         console.say(
             f"{path} has no figures of {method} with the seed, data and size of this model"
         )
@@ -185,25 +205,56 @@ def check(
         raise typer.Exit(1)
 
 
-def _rows(table: str, path: Path) -> "list[Row]":
-    """The rows of a file of results, which must have some of the table."""
-    from nrtsi.bench.results import read
+@app.command()
+@prepared
+def page(
+    console: Console,
+    root: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Clone of the repository; this folder by default."),
+    ] = Path(),
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; the status is 1 if a page is outdated.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also draw error against budget here.")
+    ] = None,
+) -> None:
+    """Write the pages that show the results in benchmarks/results."""
+    from nrtsi.bench.pages import outdated_pages, write_pages
 
+    if picture is not None:
+        from nrtsi.bench.experiments.budget_plot import plot_budgets
+        from nrtsi.bench.experiments.budgets import BudgetRow
+        from nrtsi.bench.results import read
+
+        plot_budgets(picture, read(root / "benchmarks" / "results" / "budgets.csv", BudgetRow))
+    outdated = [str(path) for path in (outdated_pages if check else write_pages)(root)]
+    if not check:
+        console.report(f"wrote {', '.join(outdated) or 'nothing: all pages are up to date'}")
+    elif outdated:
+        console.say(f"{', '.join(outdated)} differ from the results; run nrtsi bench page")
+        raise typer.Exit(1)
+
+
+def _open(name: str) -> "Experiment":
+    from nrtsi.bench.experiments import open_experiment
+
+    return open_experiment(name)
+
+
+def _existing(name: str, path: Path) -> Path:
     if not path.exists():
         raise InputError(
-            f"there is no file of results {path}; make it with nrtsi bench run {table}, "
+            f"there is no file of results {path}; make it with nrtsi bench run {name}, "
             f"or name another with --results"
         )
-    rows = read(path)
-    held = sorted({row.table for row in rows})
-    if rows and table not in held:
-        raise InputError(f"{path} has no rows of {table}, only of {', '.join(held)}")
-    return rows
+    return path
 
 
-def _default(table: str) -> Path:
-    # Not TABLE.csv: that is what one calls the data set of the same name.
-    return Path(f"bench-{table}.csv")
+def _default(name: str, experiment: "Experiment") -> Path:
+    # Not NAME.csv, which is a natural name for the data set.
+    return Path(f"bench-{name}{experiment.suffix}")
 
 
 def _refuse_both(options: dict[str, object]) -> None:
@@ -220,9 +271,32 @@ def _make_folder(path: Path) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names with commas between.
+    """Names separated by commas.
 
     >>> _names("linear, nrtsi")
     ('linear', 'nrtsi')
     """
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """Parameters of NRTSI.
+
+    >>> _settings(["model.width=48", "model.head=point", "scaling=shared"])
+    {'model': {'width': 48, 'head': 'point'}, 'scaling': 'shared'}
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if not (name and text):
+            raise InputError(f"--set must be NAME=VALUE, got {word!r}; write model.width=48")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        group, _, field = name.partition(".")
+        if field:
+            found.setdefault(group, {})[field] = value
+        else:
+            found[name] = value
+    return found

@@ -1,4 +1,4 @@
-"""`nrtsi data`: the data sets of the experiments."""
+"""`nrtsi data`: makes the data sets of the benchmarks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ app = typer.Typer(
     cls=OneLineErrors,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Make the data sets of the experiments.",
+    help="Make the data sets of the benchmarks.",
 )
 
 PartName = Literal["all", "train", "validation", "test"]
@@ -29,10 +29,10 @@ PartName = Literal["all", "train", "validation", "test"]
 @app.command("list")
 @prepared
 def list_data(console: Console) -> None:
-    """Print the data sets there are, and what each needs."""
+    """Print the data sets and what each needs."""
     from nrtsi.bench.datasets.registry import DATASETS
 
-    typer.echo("Sizes are series to learn from (a tenth of them to validate) + series to test.\n")
+    typer.echo("Sizes are series for training (a tenth of them for validation) + for the test.\n")
     for recipe in DATASETS.values():
         typer.echo(f"{recipe.name}\n    {recipe.description}\n    {recipe.sizes}")
         typer.echo(f"    needs {recipe.needs}")
@@ -44,7 +44,7 @@ def make(
     name: Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi data list`.")],
     console: Console,
     path: Annotated[
-        Path | None, typer.Option(help="The original, for data sets that need one.")
+        Path | None, typer.Option(help="The original files, for data sets that need them.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of a simulation.")] = 0,
     out: Annotated[
@@ -52,25 +52,26 @@ def make(
     ] = None,
     part: Annotated[PartName, typer.Option(help="Which part to write.")] = "all",
     series: Annotated[
-        int | None, typer.Option(min=1, help="Write only the first so many series of each part.")
+        int | None,
+        typer.Option(min=1, help="Write only the first series of each part, this many."),
     ] = None,
     gaps: Annotated[
-        bool, typer.Option("--gaps", help="Hide what the benchmark hides of the test series.")
+        bool,
+        typer.Option("--gaps", help="Hide the cells of the test series that the benchmark hides."),
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Make a data set for the benchmarks, or write it as a table."""
     from nrtsi.bench.datasets.cache import default_cache
     from nrtsi.bench.datasets.registry import make as make_data
-    from nrtsi.bench.datasets.table import to_table
     from nrtsi.tables.files import Table, check_output, write_table
 
     if out is not None:
         check_output(out, overwrite=overwrite)
     elif gaps or series is not None or part != "all":
-        raise InputError("--part, --series and --gaps say what to write; add --out FILE")
+        raise InputError("--part, --series and --gaps select what is written; add --out FILE")
     if gaps and part not in ("all", "test"):
-        raise InputError(f"--gaps are those of the test series, got --part {part}; leave one out")
+        raise InputError(f"--gaps applies to the test series, got --part {part}; leave one out")
     data = make_data(name, path=path, seed=seed)
     console.say(data.about)
     if out is None:
@@ -78,19 +79,19 @@ def make(
         _, steps, dims = data.test.value.shape
         console.report(
             f"made {name}: {sizes} series of {steps} steps and {dims} channels, "
-            f"kept in {default_cache()}"
+            f"cached in {default_cache()}"
         )
         return
     if gaps:
         data, hidden = _with_gaps(data)
-        console.say(f"hid what the benchmark hides: {hidden}")
-    table = _cut(to_table(data), part, series)
+        console.say(f"hid the cells of the benchmark: {hidden}")
+    table = _cut(data.to_table(), part, series)
     write_table(out, Table(table), overwrite=overwrite)
     console.report(f"wrote {out}: {table.num_rows:,} rows")
 
 
 def _cut(table: "pa.Table", part: PartName, series: int | None) -> "pa.Table":
-    """Only one part, or only the first series of each; a series keeps its number."""
+    """Selects one part, or the first series of each; a series keeps its number."""
     import numpy as np
 
     name, number = (table[each].to_numpy() for each in ("part", "series"))
@@ -103,12 +104,12 @@ def _cut(table: "pa.Table", part: PartName, series: int | None) -> "pa.Table":
 
 
 def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":
-    """The data set with the gaps of its benchmark, and which they are.
+    """The data set with the gaps of its benchmark, and the name of the benchmark.
 
-    They are those of the first setting of the table of its own name, or of the first that uses it.
+    It is the first setting of the table of the same name, or of the first table that uses it.
     """
-    from nrtsi.bench.runner import task_of
     from nrtsi.bench.tables import open_table, table_names
+    from nrtsi.bench.tasks import task_of
 
     for name in sorted(table_names(), key=lambda name: name != data.name):
         table = open_table(name)
@@ -116,4 +117,4 @@ def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":
             if table.data_of(setting) == data.name:
                 given = task_of(table, setting, data).given.head(data.test.series)
                 return replace(data, test=given), f"table {name}, {setting.name}"
-    raise InputError(f"no benchmark is made of {data.name}; leave --gaps out")
+    raise InputError(f"no benchmark uses {data.name}; leave --gaps out")

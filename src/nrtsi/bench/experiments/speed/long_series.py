@@ -1,55 +1,62 @@
-"""Fills one long series in a process of its own, whose memory is nobody else's.
+"""How the time and memory to impute one series grow with its length.
 
-    python benchmarks/speeds/long_series.py MODEL POINTS rows|channels
-
-prints the seconds and the most memory in use, with torch and everything.
+Run as a program with MODEL POINTS rows|channels, it imputes one series and prints its figures.
 """
 
 import json
 import math
-import re
-import resource
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-CHANNELS = 8
-MISSING = 0.1
-LONGEST = 5_000
+if TYPE_CHECKING:
+    from nrtsi.bench.experiments.speed.config import Sizes
 
-STATUS = Path("/proc/self/status")
+__all__ = ["exponent", "gap_lengths", "growth", "hidden_points", "long_series", "merge_runs"]
+
+CHANNELS, MISSING, LONGEST = 8, 0.1, 5_000
+"""Channels, share of missing points, and longest gap of a series."""
+
+TRAINING_POINTS = 20_000
+"""Length of the series that a model is fitted to."""
+
+KINDS = {"rows": ("regular", ""), "channels": ("partial", "_by_channel")}
+"""Where the gaps are: the setting of NRTSI, and the suffix of the figures."""
 
 
-def series(points: int, kind: str) -> Float[np.ndarray, "point 8"]:
-    """Waves and a random walk, with gaps in whole rows or in each channel by itself."""
+def long_series(points: int, kind: str) -> Float[np.ndarray, "point 8"]:
+    """Waves and a random walk, with gaps in whole rows or in single channels."""
     rng = np.random.default_rng(points)
     wave = np.sin(np.arange(points)[:, None] / np.geomspace(5, 500, CHANNELS))
     value = wave + np.cumsum(rng.normal(scale=0.02, size=(points, CHANNELS)), axis=0)
     if kind == "rows":
-        value[hidden(points, rng)] = np.nan
+        value[hidden_points(points, rng)] = np.nan
     else:
         for channel in range(CHANNELS):
-            value[hidden(points, rng), channel] = np.nan
+            value[hidden_points(points, rng), channel] = np.nan
     return value
 
 
-def hidden(points: int, rng: np.random.Generator) -> Bool[np.ndarray, " point"]:
-    """About a tenth of the points: gaps in random order with something between any two."""
-    length = rng.permutation(lengths(points))
+def hidden_points(points: int, rng: np.random.Generator) -> Bool[np.ndarray, " point"]:
+    """About a tenth of the points: gaps in random order, separated by observations."""
+    length = rng.permutation(gap_lengths(points))
     between = points - int(length.sum()) - length.size - 1
     kept = 1 + rng.multinomial(between, np.full(length.size + 1, 1 / (length.size + 1)))
-    turns = np.concatenate([np.stack([kept[:-1], length], axis=1).ravel(), kept[-1:]])
-    return np.repeat(np.arange(turns.size) % 2 == 1, turns)
+    runs = np.concatenate([np.stack([kept[:-1], length], axis=1).ravel(), kept[-1:]])
+    return np.repeat(np.arange(runs.size) % 2 == 1, runs)
 
 
-def lengths(points: int) -> Int[np.ndarray, " gap"]:
-    """Of the gaps: as many of 1 to 10 points as of 10 to 100, and so on.
+def gap_lengths(points: int) -> Int[np.ndarray, " gap"]:
+    """Gap lengths evenly spaced on a logarithmic scale, up to a twentieth of the series.
 
-    Up to 5,000, or a twentieth of a short series. They are evenly spread and not drawn, so that
-    series of different lengths differ in nothing else.
+    They are not random, so that series of different lengths differ in nothing else.
     """
     longest = min(LONGEST, points // 20)
     mean = (longest - 1) / math.log(longest)
@@ -57,26 +64,73 @@ def lengths(points: int) -> Int[np.ndarray, " gap"]:
     return np.rint(longest ** ((np.arange(count) + 0.5) / count)).astype(np.int64)
 
 
-def peak_gib() -> float:
-    """The most memory this process has had."""
-    if not STATUS.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30  # bytes on macOS
-    # Not ru_maxrss: on Linux a process inherits its parent's.
-    found = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())
-    assert found is not None
-    return int(found[1]) / 2**20
+def growth(sizes: "Sizes") -> dict[str, Any]:
+    """Time of the longest series over the next, its memory, and the time of every length."""
+    with TemporaryDirectory() as folder:
+        models = {kind: _fit(kind, Path(folder), sizes.steps) for kind in sizes.kinds}
+        runs = [
+            {"kind": kind, "points": points} | _impute_in_process(models[kind], points, kind)
+            for _ in range(sizes.repeats)
+            for points in sizes.points
+            for kind in sizes.kinds
+        ]
+    tables = {kind: merge_runs(runs, kind) for kind in sizes.kinds}
+    found: dict[str, Any] = {}
+    for kind, table in tables.items():
+        suffix = KINDS[kind][1]
+        found[f"growth_1e6_over_1e5{suffix}"] = table[-1]["seconds"] / table[-2]["seconds"]
+        found[f"peak_gib_1e6{suffix}"] = table[-1]["peak_gib"]
+    each = {kind: {"exponent": exponent(t), "lengths": t} for kind, t in tables.items()}
+    return found | {"growth": each}
 
 
-def main(model: str, points: str, kind: str) -> None:
+def merge_runs(runs: Sequence[dict[str, Any]], kind: str) -> list[dict[str, float]]:
+    """For every length the fastest run and the highest memory."""
+    own = [run for run in runs if run["kind"] == kind]
+    return [
+        {
+            "points": points,
+            "seconds": min(run["seconds"] for run in own if run["points"] == points),
+            "peak_gib": max(run["peak_gib"] for run in own if run["points"] == points),
+        }
+        for points in sorted({run["points"] for run in own})
+    ]
+
+
+def exponent(table: Sequence[dict[str, float]]) -> float:
+    """The p of seconds = c · points**p over the three longest; short ones are mostly start-up."""
+    points, seconds = np.log([[row["points"], row["seconds"]] for row in table[-3:]]).T
+    return float(np.polyfit(points, seconds, 1)[0])
+
+
+def _fit(kind: str, folder: Path, steps: int) -> Path:
+    from nrtsi import NRTSI
+
+    path = folder / f"{kind}.nrtsi"
+    model = NRTSI(preset="base", steps=steps, setting=KINDS[kind][0])
+    model.fit(long_series(TRAINING_POINTS, kind)).save(path)
+    return path
+
+
+def _impute_in_process(model: Path, points: int, kind: str) -> dict[str, float]:
+    """Runs this file, so that its memory is that of one imputation."""
+    command = [sys.executable, "-P", __file__, str(model), str(points), kind]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _main(model: str, points: str, kind: str) -> None:
     from nrtsi import load
+    from nrtsi.bench.meter import peak_memory
 
-    imputer, gappy = load(model), series(int(points), kind)
-    imputer.impute(series(1_000, kind))  # what happens once in a process
-    begun = time.perf_counter()
+    imputer, gappy = load(model), long_series(int(points), kind)
+    imputer.impute(long_series(1_000, kind))  # what happens once in a process
+    start = time.perf_counter()
     imputer.impute(gappy)
-    seconds = time.perf_counter() - begun
-    print(json.dumps({"seconds": seconds, "peak_gib": peak_gib()}))
+    seconds = time.perf_counter() - start
+    sys.stdout.write(json.dumps({"seconds": seconds, "peak_gib": (peak_memory() or 0.0) / 1024}))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _main(*sys.argv[1:])

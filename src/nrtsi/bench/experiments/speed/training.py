@@ -1,49 +1,161 @@
-"""How much of what the machine can multiply a training step does multiply."""
+"""How much of the arithmetic that the machine can do a training step does."""
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
-from nrtsi.bench.methods import Ours
+from nrtsi.bench.experiments.speed.config import Sizes
+from nrtsi.bench.experiments.speed.models import training_task
+from nrtsi.bench.methods import NRTSIMethod
 from nrtsi.network.rows import RowNetwork
 from nrtsi.network.threads import Threads
 from nrtsi.training.trainer import STEPS_A_DRAW
-from speeds.arithmetic import Arithmetic, peak
-from speeds.billiards import lesson
-from speeds.sizes import Sizes
+
+__all__ = ["FlopCounter", "fastest_steps", "peak_rate", "training"]
+
+# Modules of torch without types.
+aten: Any = torch.ops.aten
+flop_counter: Any = import_module("torch.utils.flop_counter")
+dispatch: Any = import_module("torch.utils._python_dispatch")
+
+Product = tuple[int, int, int]
+"""Rows, inner size and columns of a matrix product."""
+
+IN_A_ROW = 16
+"""Products of a thread between two readings of the clock, so that its start matters little."""
+
+LARGEST = 24
+"""Products that are timed: those with the most work."""
 
 NEVER = 10**9
+"""Steps between two validations."""
+
+# torch counts the attention of a GPU only; that of a CPU does the same work.
+ATTENTION: dict[Any, Callable[..., int]] = {
+    aten._scaled_dot_product_flash_attention_for_cpu: (
+        lambda *args, **_: flop_counter.sdpa_flop_count(*args[:3])
+    ),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        lambda *args, **_: flop_counter.sdpa_backward_flop_count(*args[:4])
+    ),
+}
 
 
-def training(sizes: Sizes) -> dict[str, object]:
-    """The share of the peak, and what it is made of.
+def training(sizes: Sizes) -> dict[str, Any]:
+    """The share of the peak arithmetic, and the figures it is made of.
 
-    The same steps are made again and again, and each counts with its fastest time, as each product
-    does for the peak; the two take turns. Steps are whole ones, drawing of questions included.
+    The same steps are repeated, and each counts with its fastest time, as each product does for
+    the peak; the two take turns. A step includes drawing windows.
     """
     steps = sizes.draws * STEPS_A_DRAW
-    work, tokens = _counted(steps)
+    work, not_padding = _count(steps)
     peaks, seconds = [], []
     for _ in range(sizes.trainings):
-        peaks.append(peak(work.products, sizes.timings))
-        seconds.append(_seconds(steps))
-    done, best = work.operations / fastest_steps(seconds), max(peaks)
+        peaks.append(peak_rate(work.products, sizes.timings))
+        seconds.append(_step_seconds(steps))
+    rate, peak = work.operations / fastest_steps(seconds), max(peaks)
     return {
-        "matmul_share": done / best,
+        "matmul_share": rate / peak,
         "training": {
             "steps_per_second": steps / fastest_steps(seconds),
             "gflop_per_step": work.operations / steps / 1e9,
-            "gflop_per_second": done / 1e9,
-            "peak_gflop_per_second": best / 1e9,
+            "gflop_per_second": rate / 1e9,
+            "peak_gflop_per_second": peak / 1e9,
             "attention_share": work.attention / work.operations,
-            "tokens_not_padding": tokens,
+            "tokens_not_padding": not_padding,
             "products": [[*size, count / steps] for size, count in work.products.most_common(8)],
         },
     }
+
+
+class FlopCounter(dispatch.TorchDispatchMode):
+    """Counts the operations of matrix products and attention between `begin` and `end`.
+
+    Element-wise operations are not counted, as is usual.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products: Counter[Product] = Counter()
+        self._counter = flop_counter.FlopCounterMode(display=False, custom_mapping=ATTENTION)
+        self._counting = False
+
+    def begin(self) -> None:
+        """Starts counting."""
+        self._counting = True
+        self._before = self._totals()
+
+    def end(self) -> None:
+        """Stops counting."""
+        self._counting = False
+        both = zip(self._totals(), self._before, strict=True)
+        self.operations, self.attention = (after - before for after, before in both)
+
+    def __enter__(self) -> "FlopCounter":
+        self._counter.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._counter.__exit__(*error)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if self._counting and func in (aten.mm.default, aten.addmm.default):
+            left, right = args[-2:]
+            self.products[left.shape[0], left.shape[1], right.shape[1]] += 1
+        return func(*args, **(kwargs or {}))
+
+    def _totals(self) -> tuple[int, int]:
+        counts = self._counter.get_flop_counts().get("Global", {})
+        return sum(counts.values()), sum(counts.get(each, 0) for each in ATTENTION)
+
+
+def peak_rate(
+    products: Counter[Product],
+    timings: int,
+    rate: Callable[[Product, int], float] | None = None,
+) -> float:
+    """Operations a second of `torch.mm` that makes these products and nothing else.
+
+    Each product counts with the fastest of `timings` tries.
+    """
+    work = Counter({size: 2 * math.prod(size) * count for size, count in products.items()})
+    large = dict(work.most_common(LARGEST))
+    return sum(large.values()) / sum(n / (rate or _rate)(s, timings) for s, n in large.items())
+
+
+def _rate(size: Product, timings: int) -> float:
+    """The faster of two ways: all threads at one product, or a product for each thread."""
+    rows, inner, columns = size
+    left, right = torch.rand(rows, inner), torch.rand(inner, columns)
+    threads = Threads(torch.get_num_threads())
+
+    def multiply(outs: list[torch.Tensor]) -> None:
+        for out in outs:
+            torch.mm(left, right, out=out)
+
+    one = [torch.empty(rows, columns)]
+    each = [[torch.empty(rows, columns)] * IN_A_ROW for _ in range(threads.count)]
+    together = min(_seconds(lambda: multiply(one)) for _ in range(timings))
+    separate = min(_seconds(lambda: threads.map(multiply, each)) for _ in range(timings))
+    return 2 * math.prod(size) * max(1 / together, threads.count * IN_A_ROW / separate)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def fastest_steps(seconds: Sequence[Sequence[float]]) -> float:
@@ -51,16 +163,16 @@ def fastest_steps(seconds: Sequence[Sequence[float]]) -> float:
     return sum(min(times) for times in zip(*seconds, strict=True))
 
 
-def _seconds(steps: int) -> list[float]:
-    """Of each step after the first, in which everything is new."""
+def _step_seconds(steps: int) -> list[float]:
+    """Seconds of each step after the first, which initialises."""
     ticks: list[float] = []
     _train(steps, lambda: ticks.append(time.perf_counter()))
     return [end - begin for begin, end in pairwise(ticks[: steps + 1])]
 
 
-def _counted(steps: int) -> tuple[Arithmetic, float]:
-    """What these steps compute, and which share of the tokens they compute on is no padding."""
-    made, work = [0], Arithmetic()
+def _count(steps: int) -> tuple[FlopCounter, float]:
+    """The operations of these steps, and the share of their tokens that is not padding."""
+    made, work = [0], FlopCounter()
     shares: list[float] = []
 
     def count() -> None:
@@ -71,35 +183,28 @@ def _counted(steps: int) -> tuple[Arithmetic, float]:
         elif made[0] == 1 + steps:
             work.end()
 
-    with _tokens(shares.append), _one_after_another(), work:
+    # The same pieces of work, but in the thread that counts.
+    in_this_thread = patch.object(
+        Threads, "map", lambda self, function, items: [*map(function, items)]
+    )
+    with _valid_tokens(shares.append), in_this_thread, work:
         _train(steps, count)
     return work, sum(shares) / len(shares)
 
 
-@contextmanager
-def _one_after_another() -> Iterator[None]:
-    """The same pieces of work, in the thread that counts."""
-    each = Threads.each
-    Threads.each = lambda self, function, items: [function(item) for item in items]
-    try:
-        yield
-    finally:
-        Threads.each = each
-
-
-def _train(steps: int, after_a_step: Callable[[], None]) -> None:
-    """Makes so many steps after a first one, and then a last, which a validation follows."""
-    ours = Ours(seed=0, preset="base", train={"validate_every": NEVER})
-    ours.fit(lesson(steps + 2, lambda _: after_a_step()))
+def _train(steps: int, after_step: Callable[[], None]) -> None:
+    """Makes a first step, these steps, and a last one, which a validation follows."""
+    method = NRTSIMethod(seed=0, preset="base", train={"validate_every": NEVER})
+    method.fit(training_task(steps + 2, lambda _: after_step()))
 
 
 @contextmanager
-def _tokens(tell: Callable[[float], None]) -> Iterator[None]:
-    """Tells, for every batch a network reads, which share of its tokens is no padding."""
+def _valid_tokens(record: Callable[[float], None]) -> Iterator[None]:
+    """Records, for every batch of a network, the share of its tokens that is not padding."""
 
     def look(module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         if isinstance(module, RowNetwork):
-            tell(float(arguments[0].valid.float().mean()))
+            record(float(arguments[0].valid.float().mean()))
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(look)
     try:

@@ -17,11 +17,11 @@ def test_the_columns_are_the_ones_that_were_agreed_on():
 
 def test_what_is_added_is_read_again_and_takes_the_place_of_its_own_job_only(tmp_path):
     path = tmp_path / "r.csv"
-    assert read(path) == []
+    assert read(path, Row) == []
     add(path, [row(), row(metric="mse")])
     add(path, [row("nrtsi"), row("nrtsi", seed=1)])
     add(path, [row(value="it\nchanged")])
-    assert read(path) == [row("nrtsi"), row("nrtsi", seed=1), row(value="it\nchanged")]
+    assert read(path, Row) == [row("nrtsi"), row("nrtsi", seed=1), row(value="it\nchanged")]
     assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
 
 
@@ -30,9 +30,9 @@ def test_a_failure_replaces_a_failure_and_no_figure(tmp_path):
     add(path, [row()])
     for reason in ("once", "twice"):
         add(path, [row(metric="error", value=reason)])
-    assert read(path) == [row(), row(metric="error", value="twice")]
+    assert read(path, Row) == [row(), row(metric="error", value="twice")]
     add(path, [row(value="2.5")])
-    assert read(path) == [row(value="2.5")]
+    assert read(path, Row) == [row(value="2.5")]
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,14 @@ def test_a_failure_replaces_a_failure_and_no_figure(tmp_path):
     [
         (
             b"a,b\n1,2\n",
-            r"r\.csv must be a file of results, whose columns .*, got a, b; choose",
+            r"r\.csv must be a file of results, with the columns .*, got a, b; choose",
         ),
         (b"", "got an empty file; choose another file"),
         (b"\xff\xfe", r"r\.csv cannot be read: .*; choose another file"),
-        (",".join(COLUMNS).encode() + b"\n1,2\n", r"r\.csv, line 2 is not a result; mend it or"),
+        (
+            ",".join(COLUMNS).encode() + b"\n1,2\n",
+            r"r\.csv, line 2 is not a result; correct it or",
+        ),
     ],
 )
 def test_another_file_is_refused_and_left_alone(tmp_path, content, message):

@@ -13,11 +13,12 @@ import pytest
 
 from nrtsi.bench import methods, runner, tasks
 from nrtsi.bench.datasets.registry import make
-from nrtsi.bench.datasets.table import to_table
-from nrtsi.bench.methods import Method, Ours, method_of
-from nrtsi.bench.results import ERROR, read
-from nrtsi.bench.runner import Plan, run, task_of
+from nrtsi.bench.methods import Method, NRTSIMethod, method_of
+from nrtsi.bench.results import ERROR, Row, read
+from nrtsi.bench.runner import Plan
+from nrtsi.bench.runner import run_plan as run
 from nrtsi.bench.tables import Table, open_table, table_names
+from nrtsi.bench.tasks import task_of
 from nrtsi.config import validated
 from nrtsi.core.budget_clock import CLOCKS
 from nrtsi.errors import InputError, TrainingError
@@ -61,10 +62,10 @@ class Witness(Method):
 
     asked = ()
 
-    def fit(self, lesson):
-        self.lesson = lesson
+    def fit(self, task):
+        self.task = task
 
-    def answer(self, given, draws):
+    def impute(self, given, draws):
         type(self).asked = (*self.asked, given)
         return np.zeros_like(given.value), None
 
@@ -122,27 +123,22 @@ def test_a_run_has_a_row_for_every_figure_and_measures_nothing_twice(tmp_path, m
     found = {(row.setting, row.method, row.metric) for row in rows}
     metrics = ("mse", "mse_se", "mae", "series")
     assert found == {(s, m, x) for s in ("90", "50") for m in ("linear", "mean") for x in metrics}
-    monkeypatch.setattr(runner, "_job", lambda *args: pytest.fail("measured again"))
+    monkeypatch.setattr(runner, "add", lambda *args: pytest.fail("measured again"))
     assert run(plan(tmp_path)) == rows
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_rows(tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_resumes_to_the_same_rows(tmp_path, monkeypatch):
     some = table(methods=["linear", "nrtsi", "mean"])
     whole = run(plan(tmp_path, some))
-    job, done = runner._job, []
 
-    def stopping(*args):
-        if len(done) == 1:
+    def stop(line):
+        if "linear" in line and "50" in line:
             raise KeyboardInterrupt
-        done.append(args)
-        return job(*args)
 
     other = replace(plan(tmp_path, some), out=tmp_path / "other.csv")
-    monkeypatch.setattr(runner, "_job", stopping)
     with pytest.raises(KeyboardInterrupt):
-        run(other)
-    assert {row.method for row in read(other.out)} == {"linear"}
-    monkeypatch.setattr(runner, "_job", job)
+        run(other, stop)
+    assert {row.method for row in read(other.out, Row)} == {"linear"}
     assert without_timings(run(other)) == without_timings(whole)
 
 
@@ -158,12 +154,13 @@ def killing(event):
         os.kill(os.getpid(), signal.SIGKILL)
 
 some = table(methods=["linear", "nrtsi"])
-runner.run(plan(Path(sys.argv[1]), some, quick=False, budget=Budget(steps=80)), listener=killing)
+settings = {"quick": False, "budget": Budget(steps=80)}
+runner.run_plan(plan(Path(sys.argv[1]), some, **settings), listener=killing)
 """
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_in_the_middle_of_a_training_to_the_same_rows(tmp_path, monkeypatch):
+def test_a_killed_run_resumes_in_the_middle_of_a_training_to_the_same_rows(tmp_path, monkeypatch):
     some = table(methods=["linear", "nrtsi"], method={"nrtsi": {"preset": "tiny"}})
     source = KILLED.replace('"nrtsi"])', '"nrtsi"], method={"nrtsi": {"preset": "tiny"}})')
     folder = tmp_path / "killed"
@@ -187,7 +184,7 @@ def test_a_method_that_fails_is_a_row_that_says_so_and_is_tried_again(tmp_path, 
     witnesses(monkeypatch, "broken")
     some = table(methods=["broken", "linear"])
     monkeypatch.setattr(
-        Witness, "answer", lambda self, given, draws: (np.full_like(given.value, np.nan), None)
+        Witness, "impute", lambda self, given, draws: (np.full_like(given.value, np.nan), None)
     )
     rows = run(plan(tmp_path, some))
     bad = [row for row in rows if row.method == "broken"]
@@ -201,7 +198,7 @@ def test_a_method_that_fails_is_a_row_that_says_so_and_is_tried_again(tmp_path, 
 
 def test_training_that_fails_is_a_row_in_every_setting(tmp_path, monkeypatch):
     witnesses(monkeypatch, "broken")
-    monkeypatch.setattr(Witness, "fit", lambda self, lesson: 1 / 0)
+    monkeypatch.setattr(Witness, "fit", lambda self, task: 1 / 0)
     rows = run(plan(tmp_path, table(methods=["broken"])))
     assert [(row.setting, row.metric) for row in rows] == [("90", ERROR), ("50", ERROR)]
     assert rows[0].value == "division by zero"
@@ -209,23 +206,23 @@ def test_training_that_fails_is_a_row_in_every_setting(tmp_path, monkeypatch):
 
 def test_a_bug_of_ours_is_not_a_row(tmp_path, monkeypatch):
     witnesses(monkeypatch, "broken")
-    monkeypatch.setattr(Witness, "fit", lambda self, lesson: lesson.nothing_of_the_kind)
+    monkeypatch.setattr(Witness, "fit", lambda self, task: task.nothing_of_the_kind)
     with pytest.raises(AttributeError):
         run(plan(tmp_path, table(methods=["broken"])))
 
 
-def test_whatever_a_peer_does_is_a_row(tmp_path, monkeypatch):
+def test_any_error_of_a_competitor_is_a_row(tmp_path, monkeypatch):
     witnesses(monkeypatch, "saits")
-    monkeypatch.setattr(Witness, "fit", lambda self, lesson: lesson.nothing_of_the_kind)
-    monkeypatch.setattr(runner, "tiny", lambda kind: {})
+    monkeypatch.setattr(Witness, "fit", lambda self, task: task.nothing_of_the_kind)
+    monkeypatch.setattr(runner, "quick_settings", lambda kind: {})
     rows = run(plan(tmp_path, table(methods=["saits"])))
     assert {row.metric for row in rows} == {ERROR}
 
 
-def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_training_is_not_resumed(tmp_path, monkeypatch):
     some = table(methods=["nrtsi"])
     stop = KeyboardInterrupt()
-    monkeypatch.setattr(Ours, "answer", lambda *args: (_ for _ in ()).throw(stop))
+    monkeypatch.setattr(NRTSIMethod, "impute", lambda *args: (_ for _ in ()).throw(stop))
     with pytest.raises(KeyboardInterrupt):
         run(plan(tmp_path, some))
     (left,) = tmp_path.glob("*.checkpoint")
@@ -237,14 +234,14 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, monkeypa
     assert not list(tmp_path.glob("*.checkpoint"))
 
 
-def test_a_training_that_failed_is_begun_anew(tmp_path, monkeypatch):
-    fit = Ours.fit
+def test_a_training_that_failed_starts_again(tmp_path, monkeypatch):
+    fit = NRTSIMethod.fit
 
-    def broken(self, lesson):
-        fit(self, lesson)
+    def broken(self, task):
+        fit(self, task)
         raise TrainingError("the loss is not finite")
 
-    monkeypatch.setattr(Ours, "fit", broken)
+    monkeypatch.setattr(NRTSIMethod, "fit", broken)
     run(plan(tmp_path, table(methods=["nrtsi"])))
     assert not list(tmp_path.glob("*.checkpoint"))
 
@@ -253,20 +250,20 @@ def test_a_training_whose_scoring_failed_is_kept(tmp_path, monkeypatch):
     def broken(self, given, draws):
         raise MemoryError("too much")
 
-    monkeypatch.setattr(Ours, "answer", broken)
+    monkeypatch.setattr(NRTSIMethod, "impute", broken)
     rows = run(plan(tmp_path, table(methods=["nrtsi"])))
     assert {row.value for row in rows} == {"too much"}
     assert len(list(tmp_path.glob("*.checkpoint"))) == 1
 
 
-def test_seconds_of_all_sittings_are_told(tmp_path, monkeypatch):
-    fit = Ours.fit
+def test_seconds_of_all_sessions_are_recorded(tmp_path, monkeypatch):
+    fit = NRTSIMethod.fit
 
-    def resumed(self, lesson):
-        fit(self, lesson)
+    def resumed(self, task):
+        fit(self, task)
         self.seconds = 1234.5
 
-    monkeypatch.setattr(Ours, "fit", resumed)
+    monkeypatch.setattr(NRTSIMethod, "fit", resumed)
     rows = run(plan(tmp_path, table(methods=["nrtsi"])))
     assert {row.train_s for row in rows} == {"1234.5"}
 
@@ -279,7 +276,7 @@ def test_the_expert_is_the_truth(tmp_path):
 def test_a_long_training_has_a_time_of_its_own_and_is_run_where_it_is_asked_for(tmp_path):
     words = {"nrtsi-90m": {"kind": "nrtsi", "budget": "90m"}}
     some = table(methods=["linear", "nrtsi", "nrtsi-90m"], method=words)
-    assert some.usual == ("linear", "nrtsi")
+    assert some.default_methods == ("linear", "nrtsi")
     asked = plan(tmp_path, some, quick=False, budget=Budget(seconds=60.0))
     efforts = {name: asked.effort(name) for name in some.methods}
     assert efforts == {"linear": "", "nrtsi": "budget 60 s", "nrtsi-90m": "budget 5400 s"}
@@ -316,7 +313,7 @@ def test_data_that_cannot_be_had_are_left_out_unless_there_are_no_others(tmp_pat
     said = []
     rows = run(plan(tmp_path, table(settings=settings)), said.append)
     assert {row.setting for row in rows} == {"90", "50"}
-    assert any(line.startswith("air is left out: air must be read") for line in said)
+    assert any(line.startswith("air is skipped: air must be read") for line in said)
     with pytest.raises(InputError, match="nrtsi data make air --path FILE"):
         run(plan(tmp_path, table(data="air")))
 
@@ -338,8 +335,9 @@ def test_models_are_kept_and_seeds_are_rows_of_their_own(tmp_path):
     model = load(tmp_path / "small-sinusoids-nrtsi-3-quick.nrtsi")
     task = task_of(some, some.settings[1], make("sinusoids", series=(20, 6)))
     data = make("sinusoids", series=(20, 6))
-    frame = to_table(replace(data, train=data.train.head(0), validation=data.validation.head(0),
-                             test=task.given))  # fmt: skip
+    test = replace(data, train=data.train.head(0), validation=data.validation.head(0),
+                   test=task.given)  # fmt: skip
+    frame = test.to_table()
     filled = model.impute(frame)["value"].to_numpy().reshape(task.truth.value.shape)
     row = next(r for r in rows if (r.seed, r.setting, r.metric) == (3, "50", "mse"))
     error = (filled - task.truth.value)[task.hidden]
@@ -350,7 +348,7 @@ def test_models_are_kept_and_seeds_are_rows_of_their_own(tmp_path):
     ("name", "setting"), [("billiards", "regular"), ("sinusoids", "irregular")]
 )
 def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
-    ours, data = Ours(0, preset="tiny"), make(name, series=(20, 2))
+    ours, data = NRTSIMethod(0, preset="tiny"), make(name, series=(20, 2))
     some = open_table(name)
     ours.fit(methods.TrainingTask(data.train, data.validation, (), some.training, Budget(steps=1)))
     assert ours.model.setting_ == setting

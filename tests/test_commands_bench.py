@@ -13,8 +13,8 @@ from nrtsi.bench import tables
 from nrtsi.bench.datasets.registry import DATASETS, make
 from nrtsi.bench.methods import KINDS
 from nrtsi.bench.results import COLUMNS, ERROR
-from nrtsi.bench.runner import task_of
 from nrtsi.bench.tables import open_table, table_names
+from nrtsi.bench.tasks import task_of
 from nrtsi.cli.main import app
 from nrtsi.tables.files import read_table
 
@@ -55,9 +55,9 @@ def test_a_quick_table_has_a_row_for_every_method(name, folder):
         header, *lines = csv.reader(file)
     assert tuple(header) == COLUMNS
     rows = [dict(zip(header, line, strict=True)) for line in lines]
-    assert {row["method"] for row in rows} == set(open_table(name).usual)
+    assert {row["method"] for row in rows} == set(open_table(name).default_methods)
     assert {row["versions"].partition("; ")[2] for row in rows} == {"quick"}
-    # Peers need the extra; without it their rows say so.
+    # Competitors need the extra; without it their rows say so.
     assert all("bench" in row["value"] for row in rows if row["metric"] == ERROR)
     shown = run("bench", "show", name, "--results", "r.csv")
     assert shown.stdout == result.stdout
@@ -83,8 +83,8 @@ def test_quiet_prints_the_table_only():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "moon"], "table must be one of ablation, air, .*, got 'moon'"),
-        (["show", "moon"], "table must be one of"),
+        (["run", "moon"], "the experiment must be one of ablation, air, .*speed, got 'moon'"),
+        (["show", "moon"], "the experiment must be one of"),
         (
             ["show", "air"],
             "there is no file of results bench-air.csv; make it with nrtsi bench run air",
@@ -150,7 +150,7 @@ def test_a_model_that_was_kept_has_the_figures_that_were_written_down(kept, fold
     told = cells(result)
     names = [(setting.name, m) for setting in table.settings for m in (*table.metrics, "series")]
     assert [(setting, metric) for setting, metric, *_ in told] == names
-    assert {verdict for *_, verdict in told} == {"the same"}
+    assert {verdict for *_, verdict in told} == {"same"}
     assert all(found == written for _, _, found, written, _ in told)
     assert " ± " in told[0][2]
     alone = run("-q", "bench", "check", "sinusoids", kept, "--quick")
@@ -215,7 +215,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch):
     result = run("bench", "run", "sinusoids", "--quick", "--methods", "linear,mean")
     assert result.exit_code == 130
     assert (
-        "stopped; bench-sinusoids.csv has what was done, and the same command goes on"
+        "stopped; results so far are in bench-sinusoids.csv; the same command resumes"
         in result.stderr
     )
     monkeypatch.undo()
@@ -236,7 +236,7 @@ def test_a_data_set_is_made_and_written_as_a_table(folder):
 def test_gaps_are_those_of_the_benchmark(folder):
     words = ["--part", "test", "--series", 4, "--gaps"]
     result = run("data", "make", "billiards", "--out", "b.csv", *words)
-    assert "hid what the benchmark hides: table billiards, 5–20 of 200 observed" in result.stderr
+    assert "hid the cells of the benchmark: table billiards, 5–20 of 200 observed" in result.stderr
     missing = pc.is_null(read_table(folder / "b.csv").typed["x"]).to_numpy(False)
     table = open_table("billiards")
     hidden = task_of(table, table.settings[0], make("billiards")).hidden[:4, :, 0]
@@ -246,25 +246,31 @@ def test_gaps_are_those_of_the_benchmark(folder):
 def test_a_data_set_of_no_benchmark_has_no_gaps(monkeypatch):
     monkeypatch.setattr(tables, "table_names", lambda: ("air",))
     words = ["--out", "s.csv", "--gaps"]
-    assert refused(run("data", "make", "sinusoids", *words), "no benchmark is made of sinusoids")
+    assert refused(run("data", "make", "sinusoids", *words), "no benchmark uses sinusoids")
 
 
 def test_made_without_a_table_it_says_where_it_is_kept(folder):
     result = run("data", "make", "sinusoids")
     sizes = "900 train, 100 validation, 1,000 test series of 100 steps and 1 channels"
-    assert f"made sinusoids: {sizes}, kept in {folder / 'cache'}" in result.stdout
+    assert f"made sinusoids: {sizes}, cached in {folder / 'cache'}" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["moon"], "name must be one of billiards, .*, got 'moon'; choose one"),
-        (["sinusoids", "--gaps"], "--part, --series and --gaps say what to write; add --out FILE"),
+        (
+            ["sinusoids", "--gaps"],
+            "--part, --series and --gaps select what is written; add --out FILE",
+        ),
         (
             ["sinusoids", "--path", "x"],
             "sinusoids is simulated and needs no path, got x; leave",
         ),
-        (["air"], r"air must be read from an original, got no path; it is to be had at https://"),
+        (
+            ["air"],
+            r"air must be read from the original files, got no path; get them from https://",
+        ),
         (["air", "--path", "absent.zip"], "absent.zip"),
         (["sinusoids", "--out", "s.txt"], "s.txt"),
     ],

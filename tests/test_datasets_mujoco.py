@@ -19,7 +19,9 @@ needs_dm_control = pytest.mark.skipif(
 
 def test_without_dm_control_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "dm_control.suite", None)
-    with pytest.raises(InputError, match=r"needs dm_control, .*; pip install \"nrtsi\[bench\]\""):
+    with pytest.raises(
+        InputError, match=r"needs dm_control, which .*; pip install \"nrtsi\[bench\]\""
+    ):
         mujoco(2)
 
 

@@ -13,7 +13,7 @@ from nrtsi.bench.datasets import air, gas
 from nrtsi.bench.datasets.air import read_air
 from nrtsi.bench.datasets.gas import read_gas
 from nrtsi.bench.datasets.nfl import read_nfl
-from nrtsi.bench.datasets.originals import members, only, stamp
+from nrtsi.bench.datasets.originals import file_stamp, matching_files, one_file
 from nrtsi.bench.datasets.traffic import read_traffic, read_traffic20
 from nrtsi.errors import InputError
 
@@ -83,7 +83,7 @@ def test_air_shuffled_has_the_same_windows_in_an_order_of_the_seed(tmp_path):
     sizes = [part.value.shape for part in by_time.parts.values()]
     assert [part.value.shape for part in first.parts.values()] == sizes
     assert first.digest == again.digest != other.digest
-    assert "taken by chance" in first.about
+    assert "taken at random" in first.about
     a, b = ordered(by_time), ordered(first)
     assert not np.allclose(a, b)
     np.testing.assert_allclose(np.sort(a, axis=0), np.sort(b, axis=0), atol=1e-9)
@@ -182,7 +182,7 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none.zip must be readable, got: No such file.*check"):
         read_air(tmp_path / "none.zip")
     with pytest.raises(InputError, match=r"none.zip must be readable, got: No such file.*check"):
-        stamp(tmp_path / "none.zip")
+        file_stamp(tmp_path / "none.zip")
 
 
 def test_a_folder_without_the_files_is_named(tmp_path):
@@ -213,21 +213,24 @@ def test_members_come_by_name_from_any_depth(tmp_path):
     for name in ("b/2.csv", "a/3.csv", "a/note.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    assert list(members(tmp_path, "*.csv")) == [("3.csv", b"a/3.csv"), ("2.csv", b"b/2.csv")]
+    assert list(matching_files(tmp_path, "*.csv")) == [
+        ("3.csv", b"a/3.csv"),
+        ("2.csv", b"b/2.csv"),
+    ]
     with pytest.raises(InputError, match=r"must hold one file named \*.csv, got 2; give the file"):
-        only(tmp_path, "*.csv")
+        one_file(tmp_path, "*.csv")
 
 
 def test_a_stamp_changes_with_any_file_of_the_original(tmp_path):
     one, beside, other = (tmp_path / name for name in ("a.npy", "a.csv", "b.csv"))
     for file in (one, beside, other):
         file.write_text("x")
-    before = stamp(one), stamp(tmp_path)
+    before = file_stamp(one), file_stamp(tmp_path)
     other.write_text("xy")
-    assert stamp(one) == before[0]
-    assert stamp(tmp_path) != before[1]
+    assert file_stamp(one) == before[0]
+    assert file_stamp(tmp_path) != before[1]
     beside.write_text("xy")
-    assert stamp(one) != before[0]
+    assert file_stamp(one) != before[0]
 
 
 # Gas: imitates one of the thirteen files of the gas sensor array.

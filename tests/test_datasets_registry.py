@@ -15,7 +15,6 @@ from nrtsi.bench.datasets import registry
 from nrtsi.bench.datasets.cache import default_cache
 from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.datasets.registry import DATASETS, Original, Simulation, make
-from nrtsi.bench.datasets.table import to_table
 from nrtsi.errors import InputError
 
 QUICK = ("billiards", "billiards-irregular", "sinusoids")
@@ -69,7 +68,7 @@ def test_a_simulation_has_the_sizes_its_recipe_says(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_same_wish_gives_the_same_bytes_with_and_without_the_cache(name, tmp_path):
+def test_the_same_arguments_give_the_same_bytes_with_and_without_the_cache(name, tmp_path):
     first = make(name, series=(20, 5), seed=3, cache=tmp_path / "a")
     same(first, make(name, series=(20, 5), seed=3, cache=tmp_path / "a"))
     same(first, make(name, series=(20, 5), seed=3, cache=tmp_path / "b"))
@@ -77,8 +76,8 @@ def test_the_same_wish_gives_the_same_bytes_with_and_without_the_cache(name, tmp
     assert one.name == two.name
     assert one.read_bytes() == two.read_bytes()
     assert first.about == (
-        "Simulated with seed 3: 20 series to learn from, of which the last 2 are for validation, "
-        "and 5 to test on."
+        "Simulated with seed 3: 20 series for training, the last 2 of them for validation, "
+        "and 5 for the test."
     )
     other = make(name, series=(20, 5), seed=4, cache=tmp_path / "a")
     assert not np.array_equal(first.train.value, other.train.value)
@@ -105,7 +104,7 @@ def test_what_was_made_is_not_made_again_until_its_version_changes(tmp_path, mon
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "text", "other", "array"])
-def test_a_damaged_cache_is_made_anew(tmp_path, damage, caplog):
+def test_a_damaged_cache_is_made_again(tmp_path, damage, caplog):
     first = make("sinusoids", series=(20, 5), cache=tmp_path)
     (file,) = kept(tmp_path)
     content = file.read_bytes()
@@ -118,7 +117,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path, damage, caplog):
         changed = {"empty": b"", "cut": content[:-200], "text": b"not a zip"}[damage]
         file.write_bytes(changed)
     same(first, make("sinusoids", series=(20, 5), cache=tmp_path))
-    assert "is damaged and will be made anew" in caplog.text
+    assert "is damaged and will be made again" in caplog.text
     assert file.read_bytes() == content
 
 
@@ -128,7 +127,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         data = make("sinusoids", series=(20, 5), cache=blocked)
     assert data.train.series == 18
-    assert "the data set sinusoids is not kept for next time" in caplog.text
+    assert "the data set sinusoids is not cached" in caplog.text
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
@@ -169,7 +168,9 @@ def test_a_changed_original_is_read_again_and_the_last_one_asked_for_counts(tmp_
 
 @pytest.mark.parametrize("name", [n for n, r in DATASETS.items() if isinstance(r, Original)])
 def test_an_original_never_given_says_where_to_get_it(name, tmp_path):
-    message = rf"{name} must be read from an original, got no path.*https://.*make {name} --path"
+    message = (
+        rf"{name} must be read from the original files, got no path.*https://.*make {name} --path"
+    )
     with pytest.raises(InputError, match=message):
         make(name, cache=tmp_path)
 
@@ -201,13 +202,13 @@ def test_an_evenly_spaced_choice_is_even(series, asked):
     ("wish", "message"),
     [
         ({"name": "billiard"}, r"name must be one of billiards, .*, got 'billiard'; choose one"),
-        ({"series": (1, 1)}, r"series must be at least 2 to learn from .*, got \(1, 1\); ask for"),
-        ({"series": (5, 0)}, r"series must be at least 2 to learn from and 1 to test on, got"),
+        ({"series": (1, 1)}, r"series must be at least 2 for training .*, got \(1, 1\); ask for"),
+        ({"series": (5, 0)}, r"series must be at least 2 for training and 1 for the test, got"),
         ({"seed": -1}, r"seed must be 0 or more, got -1; choose another"),
         ({"path": Path("a")}, r"sinusoids is simulated and needs no path, got a; leave it out"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_named(wish, message, tmp_path):
+def test_an_argument_that_is_wrong_is_named(wish, message, tmp_path):
     with pytest.raises(InputError, match=message):
         make(**{"name": "sinusoids", "cache": tmp_path} | wish)
 
@@ -216,7 +217,7 @@ def test_the_table_has_a_row_a_step_and_null_where_there_is_no_value():
     value = np.array([[[1.0, np.nan], [2.0, 5.0]]])
     part = Part(np.array([[0.0, 0.5]]), value)
     two = Part(np.tile(part.time, (2, 1)), np.tile(value, (2, 1, 1)))
-    table = to_table(Dataset("some", two, part, part, ("a", "b"), ""))
+    table = Dataset("some", two, part, part, ("a", "b"), "").to_table()
     assert table.column_names == ["part", "series", "time", "a", "b"]
     assert table["part"].to_pylist() == ["train"] * 4 + ["validation"] * 2 + ["test"] * 2
     assert table["series"].to_pylist() == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -228,7 +229,7 @@ def test_the_table_has_a_row_a_step_and_null_where_there_is_no_value():
 
 def test_the_table_of_a_simulation_has_its_values(tmp_path):
     data = make("billiards", series=(20, 5), cache=tmp_path)
-    table = to_table(data)
+    table = data.to_table()
     assert table.num_rows == 25 * 200
     np.testing.assert_array_equal(
         table["y"].to_numpy(),

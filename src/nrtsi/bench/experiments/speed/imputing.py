@@ -73,7 +73,7 @@ def throughput(sizes: Sizes) -> dict[str, Any]:
     return ratios(table) | {"billiards": table, "stages": shares}
 
 
-def _figures(entry: _Entry, meters: list[Meter]) -> dict[str, float | None]:
+def _figures(entry: _Entry, meters: list[Meter]) -> dict[str, Any]:
     """The fastest round counts: other work on the machine can only add to the time."""
     seconds = min(meter.seconds for meter in meters)
     peaks = [meter.peak_mib for meter in meters if meter.peak_mib is not None]

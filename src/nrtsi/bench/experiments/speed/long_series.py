@@ -84,7 +84,7 @@ def growth(sizes: "Sizes") -> dict[str, Any]:
     return found | {"growth": each}
 
 
-def merge_runs(runs: Sequence[dict[str, Any]], kind: str) -> list[dict[str, float]]:
+def merge_runs(runs: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """For every length the fastest run and the highest memory."""
     own = [run for run in runs if run["kind"] == kind]
     return [
@@ -97,7 +97,7 @@ def merge_runs(runs: Sequence[dict[str, Any]], kind: str) -> list[dict[str, floa
     ]
 
 
-def exponent(table: Sequence[dict[str, float]]) -> float:
+def exponent(table: Sequence[dict[str, Any]]) -> float:
     """The p of seconds = c · points**p over the three longest; short ones are mostly start-up."""
     points, seconds = np.log([[row["points"], row["seconds"]] for row in table[-3:]]).T
     return float(np.polyfit(points, seconds, 1)[0])

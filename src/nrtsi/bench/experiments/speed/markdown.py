@@ -40,7 +40,7 @@ def markdown(record: Record) -> str:
     return "\n\n".join([*sections, made]) + "\n"
 
 
-def _billiards(table: dict[str, dict[str, float | None]]) -> str:
+def _billiards(table: dict[str, Record]) -> str:
     columns = ("seconds", "series_per_second", "peak_mib")
     rows = [
         [name, f"{row['series']:,}", *(_short(row[column]) for column in columns)]

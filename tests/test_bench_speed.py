@@ -1,4 +1,4 @@
-"""The benchmark of speed: its pure parts, its page, and that it runs."""
+"""The experiment `speed`: its pure parts, its page, and that it runs."""
 
 import json
 import math
@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-SPEED = BENCHMARKS / "speed.py"
+from nrtsi.bench.experiments.speed import EXPERIMENT
+from nrtsi.bench.experiments.speed.config import GOALS
+from nrtsi.bench.experiments.speed.imputing import ratios, seconds_inside
+from nrtsi.bench.experiments.speed.long_series import (
+    exponent,
+    gap_lengths,
+    hidden_points,
+    long_series,
+    merge_runs,
+)
+from nrtsi.bench.experiments.speed.markdown import markdown
+from nrtsi.bench.experiments.speed.training import FlopCounter, fastest_steps, peak_rate
+from nrtsi.bench.meter import take_turns
+from nrtsi.errors import InputError
 
-PEERS = {"over_brits", "over_csdi", "over_saits", "over_helix"}
-ASKED = PEERS | {
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+COMPETITORS = {"over_brits", "over_csdi", "over_saits", "over_helix"}
+REQUIRED = COMPETITORS | {
     "over_paper_arrangement",
     "matmul_share",
     "growth_1e6_over_1e5",
@@ -28,41 +41,31 @@ ASKED = PEERS | {
 }
 
 
-@pytest.fixture(autouse=True)
-def _the_scripts_see_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-
-def part(name):
-    return import_module(f"speeds.{name}")
-
-
 def run(*options):
-    command = [sys.executable, str(SPEED), *options]
+    command = [sys.executable, str(BENCHMARKS / "speed.py"), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(500, 200_000), st.integers(0, 9))
 def test_gaps_are_as_long_as_said_and_never_touch(points, seed):
-    long_series = part("long_series")
-    hidden = long_series.hidden(points, np.random.default_rng(seed))
+    hidden = hidden_points(points, np.random.default_rng(seed))
     edges = np.flatnonzero(np.diff(hidden.astype(int)))
     assert hidden.size == points
     assert not hidden[0]
     assert not hidden[-1]
-    assert sorted(np.diff(edges)[::2]) == sorted(long_series.lengths(points))
+    assert sorted(np.diff(edges)[::2]) == sorted(gap_lengths(points))
 
 
 @pytest.mark.parametrize("points", [1_000, 10_000, 100_000, 1_000_000])
 def test_a_tenth_is_missing_whatever_the_length(points):
-    lengths = part("long_series").lengths(points)
+    lengths = gap_lengths(points)
     assert lengths.sum() / points == pytest.approx(0.1, abs=0.02)
     assert lengths.max() <= min(5_000, points // 20)
 
 
 def test_gaps_are_in_whole_rows_or_in_each_channel():
-    rows, channels = (np.isnan(part("long_series").series(2_000, k)) for k in ("rows", "channels"))
+    rows, channels = (np.isnan(long_series(2_000, k)) for k in ("rows", "channels"))
     assert (rows.all(axis=1) == rows.any(axis=1)).all()
     assert (channels.all(axis=1) != channels.any(axis=1)).any()
 
@@ -71,35 +74,35 @@ def test_gaps_are_in_whole_rows_or_in_each_channel():
 def test_the_exponent_of_a_power_is_found(power, factor):
     table = [{"points": n, "seconds": factor * n**power} for n in (10, 100, 1_000, 10_000)]
     table[0]["seconds"] += 1.0  # the start of a short one does not count
-    assert part("growth").exponent(table) == pytest.approx(power)
+    assert exponent(table) == pytest.approx(power)
 
 
 def test_of_repeated_runs_the_fastest_and_the_largest_count():
     runs = [
         {"kind": "rows", "points": 10, "seconds": s, "peak_gib": g} for s, g in ((2, 3), (1, 4))
     ]
-    assert part("growth").best(runs, "rows") == [{"points": 10, "seconds": 1, "peak_gib": 4}]
+    assert merge_runs(runs, "rows") == [{"points": 10, "seconds": 1, "peak_gib": 4}]
 
 
-def test_a_peer_is_compared_as_it_comes_and_at_its_best():
+def test_a_competitor_is_compared_as_it_comes_and_at_its_best():
     rates = {"nrtsi": 8.0, "paper": 1.0, "paper, shared": 4.0}
     rates |= {"brits, 32 at once": 1.0, "brits, 256 at once": 2.0}
-    found = part("contest").ratios({n: {"series_per_second": r} for n, r in rates.items()})
+    found = ratios({n: {"series_per_second": r} for n, r in rates.items()})
     assert (found["over_brits"], found["over_paper_arrangement"]) == (8.0, 8.0)
     assert found["over_brits_fastest"] == 4.0
     assert found["over_saits"] is None
 
 
-def test_contestants_take_turns():
+def test_measurements_take_turns():
     order = []
     works = {name: lambda name=name: order.append(name) for name in "ab"}
-    meters = part("rounds").rounds(works, 3)
+    meters = take_turns(works, 3)
     assert order == list("ababab")
     assert len(meters["a"]) == 3
 
 
 def test_arithmetic_is_counted_with_attention_forward_and_backward():
-    count = part("arithmetic").Arithmetic()
+    count = FlopCounter()
     left, right = torch.rand(8, 16, requires_grad=True), torch.rand(16, 4)
     query, key, value = (torch.rand(2, 3, 5, 32, requires_grad=True) for _ in range(3))
     with count:
@@ -117,27 +120,33 @@ def test_arithmetic_is_counted_with_attention_forward_and_backward():
 
 
 def test_each_step_counts_as_in_its_fastest_repetition():
-    assert part("training").fastest_steps([[1.0, 5.0], [2.0, 3.0]]) == 4.0
+    assert fastest_steps([[1.0, 5.0], [2.0, 3.0]]) == 4.0
 
 
-def test_the_peak_lies_between_the_rates_of_the_products(monkeypatch):
-    arithmetic = part("arithmetic")
-    monkeypatch.setattr(arithmetic, "_rate", lambda size, timings: float(size[0]))
+def test_the_peak_lies_between_the_rates_of_the_products():
     both = Counter({(10, 1, 1): 4, (20, 1, 1): 2})  # as much work in the one as in the other
-    assert arithmetic.peak(both, 1) == pytest.approx(2 / (1 / 10 + 1 / 20))
+    assert peak_rate(both, 1, lambda size, timings: float(size[0])) == pytest.approx(
+        2 / (1 / 10 + 1 / 20)
+    )
 
 
-def test_a_stopwatch_does_not_count_what_happens_between_items():
-    watch = part("stages").Stopwatch()
+def print_nothing():
+    pass
 
+
+def test_the_time_between_the_items_of_a_generator_is_not_counted():
     def items():
         time.sleep(0.01)
         yield 1
         yield 2
 
-    timed = watch.around(items, "items")
-    assert [time.sleep(0.02) or item for item in timed()] == [1, 2]
-    assert 0.01 <= watch.seconds["items"] < 0.04
+    def work():
+        assert [time.sleep(0.02) or item for item in items()] == [1, 2]
+
+    inside, total = seconds_inside(work, {"items": [items], "never": [print_nothing]})
+    assert 0.01 <= inside["items"] < 0.04
+    assert inside["never"] == 0.0
+    assert total >= 0.05
 
 
 @pytest.mark.parametrize(
@@ -145,54 +154,62 @@ def test_a_stopwatch_does_not_count_what_happens_between_items():
     [(9.0, "9×", "yes"), (7.0, "7×", "**no**"), (None, "–", "–")],
 )
 def test_a_goal_says_whether_it_is_reached(figure, shown, met):
-    goal = part("goals").GOALS["over_paper_arrangement"]
-    assert (goal.shown(figure), goal.met(figure)) == (shown, met)
-    assert goal.asked == "at least 8×"
+    goal = GOALS["over_paper_arrangement"]
+    assert (goal.format(figure), goal.met(figure)) == (shown, met)
+    assert goal.bound == "at least 8×"
 
 
 def test_a_goal_may_be_an_upper_bound_or_none():
-    goals = part("goals").GOALS
-    assert goals["startup_over_torch"].asked == "at most 1.6×"
-    assert goals["startup_over_torch"].met(1.7) == "**no**"
-    assert goals["matmul_share"].shown(0.456) == "45.6 %"
-    assert (goals["over_saits"].asked, goals["over_saits"].met(0.5)) == ("–", "–")
+    assert GOALS["startup_over_torch"].bound == "at most 1.6×"
+    assert GOALS["startup_over_torch"].met(1.7) == "**no**"
+    assert GOALS["matmul_share"].format(0.456) == "45.6 %"
+    assert (GOALS["over_saits"].bound, GOALS["over_saits"].met(0.5)) == ("–", "–")
 
 
 def test_the_page_tells_what_was_not_measured():
-    record = dict.fromkeys(part("goals").GOALS) | {"quick": True, "threads": 1}
-    text = part("page").tables(record | {"versions": "", "revision": ""})
+    record = dict.fromkeys(GOALS) | {"quick": True, "threads": 1}
+    text = markdown(record | {"versions": "", "revision": ""})
     assert "its figures mean little" in text
     assert "## " not in text
 
 
 def test_the_committed_record_has_every_figure():
     record = json.loads((BENCHMARKS / "results" / "speed.json").read_text("utf-8"))
-    assert set(part("goals").GOALS) >= ASKED
-    assert all(record[key] > 0 for key in part("goals").GOALS)
+    assert set(GOALS) >= REQUIRED
+    assert all(record[key] > 0 for key in GOALS)
 
 
-def test_a_partial_record_is_not_kept():
-    done = run("--only", "startup", "--out", "x.json")
+def test_another_file_is_not_shown(tmp_path):
+    path = tmp_path / "x.json"
+    assert EXPERIMENT.markdown(path) == ""
+    for text in ("{}", "text", "[]"):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"x\.json must be a file of nrtsi bench run speed"):
+            EXPERIMENT.markdown(path)
+
+
+def test_an_option_of_other_experiments_does_not_apply():
+    done = run("--budget", "1m")
     assert done.returncode == 2
-    assert "--out must have all questions answered; leave out --only" in done.stderr
+    assert "--budget does not apply to speed; leave it out" in done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path):
     done = run("--quick", "--out", str(tmp_path / "no" / "x.json"))
     assert done.returncode == 2
-    assert done.stderr.startswith("speed: ")
+    assert done.stderr.splitlines()[-1].startswith("nrtsi: ")
     assert "there is no folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-def test_a_quick_run_prints_one_object_with_every_figure(tmp_path):
-    done = run("--quick", "--json", "--out", str(tmp_path / "speed.json"))
+def test_a_quick_run_records_every_figure(tmp_path):
+    done = run("--quick", "--out", str(tmp_path / "speed.json"))
     assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
-    assert record == json.loads((tmp_path / "speed.json").read_text("utf-8"))
+    record = json.loads((tmp_path / "speed.json").read_text("utf-8"))
+    assert done.stdout == markdown(record)
     assert record["quick"]
-    for key in ASKED:
-        absent = key in PEERS and record[key] is None
+    for key in REQUIRED:
+        absent = key in COMPETITORS and record[key] is None
         assert absent or (math.isfinite(record[key]) and record[key] > 0), key
-    assert "## Start" in part("page").tables(record)
+    assert "## Start" in done.stdout

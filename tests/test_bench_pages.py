@@ -1,11 +1,16 @@
-"""Results as Markdown, with the paper's figures beside them."""
+"""Pages of results: tables beside the paper's figures, and whether the pages are up to date."""
 
+import shutil
 from pathlib import Path
 
-from nrtsi.bench.markdown import conclusion, markdown, summary
+import pytest
+
+from nrtsi.bench.pages import outdated_pages, write_pages
 from nrtsi.bench.results import Row
+from nrtsi.bench.table_page import TablePage, summary
 from nrtsi.bench.tables import Table, open_table
 from nrtsi.config import validated
+from nrtsi.errors import InputError
 
 GOLDEN = Path(__file__).parent / "data" / "table.md"
 
@@ -60,22 +65,22 @@ ROWS = [
 
 
 def test_the_page_is_the_one_that_was_looked_at():
-    assert markdown(TABLE, ROWS) == GOLDEN.read_text("utf-8")
+    assert TablePage(TABLE, ROWS).markdown() == GOLDEN.read_text("utf-8")
 
 
-def test_the_conclusion_says_where_nrtsi_wins_and_where_it_loses():
-    text = conclusion(TABLE, ROWS)
+def test_the_ranking_says_where_nrtsi_wins_and_where_it_loses():
+    text = TablePage(TABLE, ROWS).ranking()
     assert "- easy: **nrtsi** is first of 2; linear has 14.71 times its error." in text
     lost = "nrtsi is number 3 of 3, behind linear, saits, with 1.20 times the error of linear."
     assert f"- hard: {lost}" in text
 
 
-def test_nothing_is_concluded_without_a_rival():
-    assert conclusion(TABLE, [each for each in ROWS if each.method == "nrtsi"]) == ""
+def test_nothing_is_ranked_without_a_competitor():
+    assert TablePage(TABLE, [each for each in ROWS if each.method == "nrtsi"]).ranking() == ""
 
 
 def test_a_table_without_results_says_so():
-    assert "No results yet." in markdown(open_table("air"), [])
+    assert "No results yet." in TablePage(open_table("air"), []).markdown()
 
 
 def test_long_trainings_are_ranked_among_themselves():
@@ -93,15 +98,52 @@ def test_long_trainings_are_ranked_among_themselves():
         for name, figure in figures.items()
     ]
     rows[0] = Row(**rows[0].__dict__ | {"versions": "nrtsi 1"})  # it needs no time
-    told = conclusion(table, rows)
-    assert "easy: nrtsi is number 2 of 3, behind saits, with 1.25 times the error" in told
-    assert "easy, 30m each: **nrtsi-30m** is first of 3; saits-30m has 1.50 times" in told
-    assert "easy, 2h each: **nrtsi-2h** is first of 2; linear has 9.00 times" in told
+    text = TablePage(table, rows).ranking()
+    assert "easy: nrtsi is number 2 of 3, behind saits, with 1.25 times the error" in text
+    assert "easy, 30m each: **nrtsi-30m** is first of 3; saits-30m has 1.50 times" in text
+    assert "easy, 2h each: **nrtsi-2h** is first of 2; linear has 9.00 times" in text
 
     def cells(rows):
-        (line,) = [line for line in summary([(table, rows)]).splitlines() if "easy" in line]
+        (line,) = [
+            line for line in summary([TablePage(table, rows)]).splitlines() if "easy" in line
+        ]
         return [cell.strip() for cell in line.split("|")][2:7]
 
     assert cells(rows) == ["5.00", "9.00", "saits 4.00", "1.00 (2h)", "–"]
     assert cells(rows[:-1])[3:] == ["**2.00 (30m)**", "saits 3.00"]
     assert cells(rows[:3])[3:] == ["–", "–"]
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_pages_show_the_results():
+    assert outdated_pages(ROOT) == []
+
+
+def copy_of_the_pages(folder):
+    for name in ("benchmarks/introductions", "benchmarks/results"):
+        shutil.copytree(ROOT / name, folder / name)
+    (folder / "docs").mkdir()
+    for name in ("README.md", "docs/trust.md"):
+        shutil.copy(ROOT / name, folder / name)
+
+
+def test_an_outdated_page_is_found_and_written(tmp_path):
+    copy_of_the_pages(tmp_path)
+    path = tmp_path / "docs" / "trust.md"
+    right = path.read_text("utf-8")
+    path.write_text(right.replace("| rain, seed 0 |", "| rain, seed 9 |"), "utf-8")
+    assert path in outdated_pages(tmp_path)
+    assert path in write_pages(tmp_path)
+    assert path.read_text("utf-8") == right
+    assert outdated_pages(tmp_path) == []
+
+
+def test_a_page_without_its_section_and_another_folder_are_refused(tmp_path):
+    with pytest.raises(InputError, match="must be a clone of the repository, got another folder"):
+        outdated_pages(tmp_path)
+    copy_of_the_pages(tmp_path)
+    (tmp_path / "README.md").write_text("# nrtsi\n", "utf-8")
+    with pytest.raises(InputError, match=r"README.md must have one section from <!-- made by"):
+        outdated_pages(tmp_path)

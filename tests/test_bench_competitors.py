@@ -1,11 +1,10 @@
-"""Laws of the peers out of PyPOTS, and PyPOTS's own inputs as the oracle of ours."""
+"""Competitors from PyPOTS, with the inputs of PyPOTS as the oracle of ours."""
 
 import logging
 import subprocess
 import sys
 import time
 import warnings
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from nrtsi.bench import competitors, inputs
-from nrtsi.bench.competitors import PEERS, TINY, Competitor
+from nrtsi.bench import competitor_inputs as inputs
+from nrtsi.bench import competitors
+from nrtsi.bench.competitors import COMPETITORS, KINDS, QUICK_SIZES, TRAINING, Competitor
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.core.scaling import Scaler
 from nrtsi.errors import InputError, NotFittedError, TrainingError
@@ -25,7 +25,7 @@ from nrtsi.training.plan import Budget
 if find_spec("pypots") is None:
     pytest.skip("PyPOTS is not installed", allow_module_level=True)
 
-with competitors._quiet():
+with competitors.quiet():
     from pypots import imputation
     from pypots.imputation.brits.data import DatasetForBRITS
     from pypots.imputation.csdi.data import DatasetForCSDI
@@ -35,7 +35,7 @@ with competitors._quiet():
     from pypots.imputation.saits.data import DatasetForSAITS
 
 seeds = st.integers(0, 2**32 - 1)
-every = pytest.mark.parametrize("name", PEERS)
+every = pytest.mark.parametrize("name", COMPETITORS)
 
 
 SMALL = {
@@ -67,25 +67,25 @@ def gappy(part, seed=5):
     return Part(part.time, np.where(hidden, np.nan, part.value))
 
 
-def tiny(name, seed=0):
-    return Competitor(name, seed=seed, **TINY[name])
+def tiny(name, seed=0, training=TRAINING):
+    return Competitor(name, seed=seed, training=training, **QUICK_SIZES[name])
 
 
-def fitted(name, *, seed=0, steps=2, even=True, hide=half):
-    peer = tiny(name, seed)
+def fitted(name, *, seed=0, steps=2, even=True, hide=half, training=TRAINING):
+    competitor = tiny(name, seed, training)
     train, validation = waves(40, 1, even=even), waves(10, 2, even=even)
-    peer.fit(train, validation, hide, Budget(steps=steps))
-    return peer
+    competitor.fit(train, validation, hide, Budget(steps=steps))
+    return competitor
 
 
 @every
 @pytest.mark.parametrize("even", [True, False])
 def test_every_cell_gets_a_finite_value_and_observed_ones_keep_theirs(name, even):
-    peer = fitted(name, even=even)
+    competitor = fitted(name, even=even)
     asked = gappy(waves(35, 3, even=even))
     asked.value[0] = np.nan  # a series with nothing observed
     before = asked.value.copy()
-    filled = peer.fill(asked)
+    filled = competitor.impute(asked)
     observed = np.isfinite(before)
     assert filled.shape == before.shape
     assert np.isfinite(filled).all()
@@ -98,32 +98,32 @@ def test_the_same_seed_gives_the_same_bytes_whatever_ran_before(name):
     asked = gappy(waves(5, 3))
     torch.manual_seed(1)
     first = fitted(name, seed=7)
-    one = first.fill(asked)
+    one = first.impute(asked)
     torch.manual_seed(2)
     torch.rand(3)
     again = fitted(name, seed=7)
-    assert again.fill(asked).tobytes() == one.tobytes()
-    assert first.fill(asked).tobytes() == one.tobytes()
-    assert fitted(name, seed=8).fill(asked).tobytes() != one.tobytes()
+    assert again.impute(asked).tobytes() == one.tobytes()
+    assert first.impute(asked).tobytes() == one.tobytes()
+    assert fitted(name, seed=8).impute(asked).tobytes() != one.tobytes()
 
 
 @every
 def test_the_random_state_of_the_caller_stays(name):
     theirs = torch.random.get_rng_state()
     numpys = repr(np.random.get_state())  # noqa: NPY002 - the state that must not change
-    fitted(name).fill(gappy(waves(3, 3)))
+    fitted(name).impute(gappy(waves(3, 3)))
     assert torch.equal(torch.random.get_rng_state(), theirs)
     assert repr(np.random.get_state()) == numpys  # noqa: NPY002
 
 
 @every
-def test_a_series_is_filled_as_it_would_be_alone(name):
+def test_a_batch_gives_what_its_series_give_alone(name):
     if name == "csdi":
         pytest.skip("its noise depends on the place in the batch")
-    peer = fitted(name)
+    competitor = fitted(name)
     asked = gappy(waves(6, 3))
-    together = peer.fill(asked)
-    alone = peer.fill(Part(asked.time[4:5], asked.value[4:5]))
+    together = competitor.impute(asked)
+    alone = competitor.impute(Part(asked.time[4:5], asked.value[4:5]))
     np.testing.assert_allclose(alone[0], together[4], rtol=1e-5)
 
 
@@ -133,10 +133,10 @@ def test_the_units_of_the_data_do_not_matter(name, unit):
     train, validation, asked = waves(20, 1), waves(8, 2), gappy(waves(5, 3))
     fills = []
     for scale in (1.0, unit):
-        peer = tiny(name)
+        competitor = tiny(name)
         parts = [Part(p.time, scale * p.value) for p in (train, validation, asked)]
-        peer.fit(parts[0], parts[1], half, Budget(steps=2))
-        fills.append(peer.fill(parts[2]) / scale)
+        competitor.fit(parts[0], parts[1], half, Budget(steps=2))
+        fills.append(competitor.impute(parts[2]) / scale)
     np.testing.assert_allclose(fills[1], fills[0], rtol=1e-3)
 
 
@@ -146,39 +146,39 @@ def test_where_a_channel_never_changes_or_is_never_seen_the_values_stay_finite(n
     train.value[:, :, 1] = 4.0
     validation.value[:, :, 1] = 4.0
     train.value[:, :, 2] = np.nan
-    peer = tiny(name)
-    peer.fit(train, validation, half, Budget(steps=2))
-    assert np.isfinite(peer.fill(gappy(waves(4, 3, dims=3)))).all()
+    competitor = tiny(name)
+    competitor.fit(train, validation, half, Budget(steps=2))
+    assert np.isfinite(competitor.impute(gappy(waves(4, 3, dims=3)))).all()
 
 
 @every
 @pytest.mark.parametrize("steps", [0, 1, 3, 23])
-def test_so_many_steps_are_made_as_the_budget_has(name, steps):
-    peer = fitted(name, steps=steps)
-    assert peer.steps == steps
-    assert peer.parameters == sum(p.numel() for p in peer._fitted.network.parameters())
+def test_the_budget_sets_the_number_of_steps(name, steps):
+    competitor = fitted(name, steps=steps)
+    assert competitor.steps == steps
+    assert competitor.parameters == sum(p.numel() for p in competitor.network.parameters())
 
 
 def test_training_ends_with_its_seconds():
-    peer, train, validation = tiny("grud"), waves(40, 1), waves(10, 2)
+    competitor, train, validation = tiny("grud"), waves(40, 1), waves(10, 2)
     begun = time.monotonic()
-    peer.fit(train, validation, half, Budget(seconds=0.5))
+    competitor.fit(train, validation, half, Budget(seconds=0.5))
     assert 0.5 <= time.monotonic() - begun < 3.0
-    assert peer.steps > 3
+    assert competitor.steps > 3
 
 
 @every
 def test_one_step_is_made_even_where_there_is_no_time_for_it(name):
-    peer = tiny(name)
-    peer.fit(waves(10, 1), waves(4, 2), half, Budget(seconds=1e-9))
-    assert peer.steps == 1
-    assert np.isfinite(peer.fill(gappy(waves(2, 3)))).all()
+    competitor = tiny(name)
+    competitor.fit(waves(10, 1), waves(4, 2), half, Budget(seconds=1e-9))
+    assert competitor.steps == 1
+    assert np.isfinite(competitor.impute(gappy(waves(2, 3)))).all()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4, 10, 37])
 def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps):
     """Counted, and the last one that was the best so far is the one that fills."""
-    validate = competitors._Run.validate
+    validate = competitors.TrainingRun.validate
     seen = []
 
     def watched(run, seed):
@@ -186,21 +186,23 @@ def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps
         validate(run, seed)
         if run.validated != before:
             weights = {k: v.clone() for k, v in run.network.state_dict().items()}
-            seen.append((run.least, weights))
+            seen.append((run.lowest, weights))
 
-    monkeypatch.setattr(competitors._Run, "validate", watched)
-    peer = fitted("saits", steps=steps)
+    monkeypatch.setattr(competitors.TrainingRun, "validate", watched)
+    competitor = fitted("saits", steps=steps)
     assert len(seen) == min(max(steps, 1), 10)
     least = min(error for error, _ in seen)
     best = next(weights for error, weights in seen if error == least)
-    for key, value in peer._fitted.network.state_dict().items():
+    for key, value in competitor.network.state_dict().items():
         assert torch.equal(value, best[key])
 
 
 def test_validations_take_a_tenth_of_the_seconds_but_for_the_first_and_the_last():
     nothing = inputs.Batch(torch.zeros(1, 1), *[torch.zeros(1, 1, 1)] * 3)
-    run = competitors._Run(torch.nn.Linear(1, 1), inputs.plain, nothing, Budget(seconds=100.0))
-    run.begun -= 50.0
+    run = competitors.TrainingRun(
+        torch.nn.Linear(1, 1), inputs.INPUTS["masked"], nothing, Budget(seconds=100.0)
+    )
+    run.started -= 50.0
     run.validating = 6.0
     assert run.due(last=False)  # there are no weights yet
     run.best = run.network.state_dict()
@@ -209,8 +211,8 @@ def test_validations_take_a_tenth_of_the_seconds_but_for_the_first_and_the_last(
     run.validating = 4.0
     assert run.due(last=False)
     run.steps, run.cost = 1, 20.0
-    assert run.goes_on(0.8)
-    assert not run.goes_on(0.6)  # 50 seconds are gone, and 20 are kept for the validation
+    assert run.continues(0.8)
+    assert not run.continues(0.6)  # 50 seconds are gone, and 20 are kept for the validation
 
 
 @every
@@ -223,12 +225,12 @@ def test_what_is_hidden_is_drawn_anew_for_training_and_once_for_validation(name)
 
     fitted(name, steps=4, hide=hide)
     validation, *training = drawn
-    assert validation.shape[0] == min(10, competitors._KINDS[name].validated)
+    assert validation.shape[0] == min(10, KINDS[name].validation_series)
     assert [len(d) for d in training] == [32, 8, 32, 8]  # 40 series in rounds of two batches
     assert not np.array_equal(training[0], training[2])
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", COMPETITORS)
 def test_the_truth_of_hidden_cells_teaches_those_whose_loss_has_a_place_for_it(monkeypatch, name):
     """Two training parts that differ only where every batch is hidden, scaled alike."""
     hidden = np.zeros((7, 2), dtype=bool)
@@ -243,19 +245,20 @@ def test_the_truth_of_hidden_cells_teaches_those_whose_loss_has_a_place_for_it(m
         train = waves(20, 1)
         # Far below, as their losses are absolute errors: only the side they are on counts.
         turned = np.where(hidden & moved, train.value - 100, train.value)
-        peer = tiny(name)
-        monkeypatch.setattr(peer, "_kind", replace(peer._kind, scaler=lambda part: fixed))
-        peer.fit(Part(train.time, turned), waves(8, 2), hide, Budget(steps=3))
-        fills.append(peer.fill(gappy(waves(4, 3))))
+        competitor = tiny(name)
+        monkeypatch.setattr(competitors, "_standard", lambda part: fixed)
+        monkeypatch.setattr(competitors, "_unit_range", lambda part: fixed)
+        competitor.fit(Part(train.time, turned), waves(8, 2), hide, Budget(steps=3))
+        fills.append(competitor.impute(gappy(waves(4, 3))))
     assert np.array_equal(*fills) == (name in {"brits", "mrnn", "grud"})
 
 
 def theirs(name, form, network):
     """The same method as PyPOTS itself would run it."""
     steps, channels = form.shape
-    with competitors._quiet():
-        model = getattr(imputation, competitors._KINDS[name].model)
-        sizes = {**competitors._KINDS[name].sizes, **TINY[name]}
+    with competitors.quiet():
+        model = getattr(imputation, KINDS[name].model)
+        sizes = {**KINDS[name].sizes, **QUICK_SIZES[name]}
         built = model(n_steps=steps, n_features=channels, device="cpu", **sizes)
     built.model.load_state_dict(network.state_dict())
     return built
@@ -267,13 +270,13 @@ def scaled(form, value):
 
 @pytest.mark.parametrize("name", ["brits", "mrnn", "saits", "imputeformer", "helix"])
 def test_pypots_itself_fills_alike(name):
-    peer = fitted(name)
-    form, network = peer._fitted.form, peer._fitted.network
+    competitor = fitted(name)
+    form, network = competitor.preparation, competitor.network
     asked = gappy(waves(40, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         filled = theirs(name, form, network).impute({"X": scaled(form, asked.value)})
-    np.testing.assert_allclose(peer.fill(asked), form.back(filled, asked), rtol=1e-5)
+    np.testing.assert_allclose(competitor.impute(asked), form.unscale(filled, asked), rtol=1e-5)
 
 
 def same(ours, pypots, path=""):
@@ -286,8 +289,8 @@ def same(ours, pypots, path=""):
 
 @every
 def test_pypots_itself_would_validate_with_the_same_inputs(name):
-    peer = fitted(name)
-    form, network = peer._fitted.form, peer._fitted.network
+    competitor = fitted(name)
+    form, network = competitor.preparation, competitor.network
     part = waves(9, 4)
     hidden = half(part, np.random.default_rng(0))
     batch = form.batch(part, hidden)
@@ -308,7 +311,7 @@ def test_pypots_itself_would_validate_with_the_same_inputs(name):
         if name == "grud":  # ours are the paper's: see the docstring of its inputs
             pypots["X_filledLOCF"] = locf_torch(torch.from_numpy(data["X"]))
             pypots["empirical_mean"] = np.zeros(2)
-    same(peer._kind.inputs(batch), pypots)
+    same(competitor.inputs(batch), pypots)
 
 
 def test_times_between_observations_by_hand():
@@ -316,8 +319,8 @@ def test_times_between_observations_by_hand():
     known = torch.tensor([[[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]])
     shown = torch.tensor([[[0.0, 5.0], [6.0, 0.0], [0.0, 0.0], [8.0, 9.0]]])
     since = [[0.0, 0.0], [1.0, 1.0], [2.0, 3.0], [6.0, 7.0]]
-    assert inputs._since(moment, known)[0].tolist() == since
-    assert inputs._carried(shown, known)[0].tolist() == [[6, 5], [6, 5], [6, 5], [8, 9]]
+    assert inputs.time_since_observed(moment, known)[0].tolist() == since
+    assert inputs.carry_forward(shown, known)[0].tolist() == [[6, 5], [6, 5], [6, 5], [8, 9]]
 
 
 @settings(max_examples=30)
@@ -330,64 +333,66 @@ def test_times_between_observations_are_what_their_recursion_says(seed):
     for step in range(1, 8):
         gap = (moment[:, step] - moment[:, step - 1])[:, None]
         since[:, step] = gap + (1 - known[:, step - 1]) * since[:, step - 1]
-    torch.testing.assert_close(inputs._since(moment, known), since)
+    torch.testing.assert_close(inputs.time_since_observed(moment, known), since)
 
 
 @every
 def test_uneven_times_are_one_more_channel_that_is_shown_and_never_asked(name):
-    peer = fitted(name, even=False)
-    form = peer._fitted.form
+    competitor = fitted(name, even=False)
+    form = competitor.preparation
     part = waves(30, 4, even=False)
     batch = form.batch(part, np.ones(part.value.shape, dtype=bool))
     assert batch.value.shape == (30, 7, 3)
     assert (batch.known[:, :, 2] == 1).all()
     assert (batch.known[:, :, :2] == 0).all()
-    assert (batch.asked[:, :, 2] == 0).all()
+    assert (batch.target[:, :, 2] == 0).all()
     backward = batch.value[:, :, 2].double() * form.scaler.spread[2] + form.scaler.offset[2]
     np.testing.assert_allclose(backward, part.time, atol=1e-5)
     np.testing.assert_allclose(batch.time * form.unit + form.origin, part.time, atol=1e-5)
     later = Part(part.time + 1.5, gappy(part).value)
-    assert not np.array_equal(peer.fill(later), peer.fill(gappy(part)))
+    assert not np.array_equal(competitor.impute(later), competitor.impute(gappy(part)))
 
 
 @every
 def test_even_times_are_no_channel_and_their_unit_does_not_matter(name):
-    peer = fitted(name)
+    competitor = fitted(name)
     asked = gappy(waves(4, 3))
     shifted = Part(0.1 * asked.time + 1000, asked.value)
-    assert peer._fitted.form.batch(asked, np.isnan(asked.value)).value.shape == (4, 7, 2)
-    np.testing.assert_array_equal(peer.fill(shifted), peer.fill(asked))
+    assert competitor.preparation.batch(asked, np.isnan(asked.value)).value.shape == (4, 7, 2)
+    np.testing.assert_array_equal(competitor.impute(shifted), competitor.impute(asked))
 
 
 def test_mrnn_stays_in_the_range_of_what_it_learnt_from():
-    peer = fitted("mrnn")
-    filled = peer.fill(gappy(waves(10, 3)))
+    competitor = fitted("mrnn")
+    filled = competitor.impute(gappy(waves(10, 3)))
     train = waves(40, 1).value
     assert (filled >= np.nanmin(train, axis=(0, 1)) - 0.1).all()
     assert (filled <= np.nanmax(train, axis=(0, 1)) + 0.1).all()
 
 
 def test_draws_differ_where_cells_are_missing_and_their_mean_fills():
-    peer = fitted("csdi")
-    assert peer.gives_draws
+    competitor = fitted("csdi")
+    assert competitor.draws
     asked = gappy(waves(4, 3))
-    drawn = peer.draw(asked, 10)
+    drawn = competitor.sample(asked, 10)
     missing = np.isnan(asked.value)
     assert drawn.shape == (10, 4, 7, 2)
     assert (drawn.std(axis=0)[missing] > 0).all()
     assert (drawn == np.where(missing, drawn, asked.value)).all()
-    np.testing.assert_allclose(peer.fill(asked), drawn.mean(axis=0))
+    np.testing.assert_allclose(competitor.impute(asked), drawn.mean(axis=0))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["brits", "saits", "helix"])
 def test_it_learns(name):
     """A sine of one frequency is told better than by its mean, which is wrong by 4.5."""
-    peer = Competitor(name, **(TINY[name] | SMALL.get(name, {})))
-    peer.fit(waves(200, 1, 16), waves(40, 2, 16), half, Budget(steps=300))
+    competitor = Competitor(name, **(QUICK_SIZES[name] | SMALL.get(name, {})))
+    competitor.fit(waves(200, 1, 16), waves(40, 2, 16), half, Budget(steps=300))
     truth = waves(40, 3, 16)
     asked = gappy(truth)
-    wrong = (peer.fill(asked) - truth.value)[np.isnan(asked.value) & np.isfinite(truth.value)]
+    wrong = (competitor.impute(asked) - truth.value)[
+        np.isnan(asked.value) & np.isfinite(truth.value)
+    ]
     assert np.mean(wrong**2) < 2.0
 
 
@@ -400,9 +405,10 @@ def test_nothing_is_printed_or_written(tmp_path):
         "from nrtsi.training.plan import Budget\n"
         "value = np.random.default_rng(0).random((4, 5, 2))\n"
         "part = Part(np.tile(np.arange(5.0), (4, 1)), value)\n"
-        "peer = Competitor('csdi', n_diffusion_steps=2)\n"
-        "peer.fit(part, part, lambda p, rng: rng.random(p.value.shape) < 0.5, Budget(steps=1))\n"
-        "print(peer.fill(part).shape)\n"
+        "competitor = Competitor('csdi', n_diffusion_steps=2)\n"
+        "hide = lambda part, rng: rng.random(part.value.shape) < 0.5\n"
+        "competitor.fit(part, part, hide, Budget(steps=1))\n"
+        "print(competitor.impute(part).shape)\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -422,7 +428,9 @@ def test_the_log_of_pypots_is_left_as_it_was(capfd):
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(InputError, match=r"peer must be one of brits, .*, csdi, got 'britz'"):
+    with pytest.raises(
+        InputError, match=r"competitor must be one of brits, .*, csdi, got 'britz'"
+    ):
         Competitor("britz")
 
 
@@ -433,78 +441,78 @@ def test_an_unknown_size_is_refused():
 
 def test_without_pypots_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pypots", None)
-    told = r'brits needs PyPOTS, which is not installed; pip install "nrtsi\[bench\]"'
-    with pytest.raises(InputError, match=told):
+    message = r'brits needs PyPOTS, which is not installed; pip install "nrtsi\[bench\]"'
+    with pytest.raises(InputError, match=message):
         Competitor("brits")
 
 
-def test_sizes_that_pypots_would_mend_are_refused():
-    peer = Competitor("saits", d_model=100)
-    told = "saits cannot have d_model 100 with its other sizes; give 256"
-    with pytest.raises(InputError, match=told):
-        peer.fit(waves(4, 1), waves(4, 2), half, Budget(steps=1))
+def test_sizes_that_pypots_would_change_are_refused():
+    competitor = Competitor("saits", d_model=100)
+    message = "saits cannot have d_model 100 with its other sizes; give 256"
+    with pytest.raises(InputError, match=message):
+        competitor.fit(waves(4, 1), waves(4, 2), half, Budget(steps=1))
 
 
 @every
 def test_it_must_be_fitted_first(name):
     with pytest.raises(NotFittedError, match=f"{name} is not fitted; call fit first"):
-        tiny(name).fill(waves(2, 1))
+        tiny(name).impute(waves(2, 1))
 
 
-@pytest.mark.parametrize("name", [name for name in PEERS if name != "csdi"])
+@pytest.mark.parametrize("name", [name for name in COMPETITORS if name != "csdi"])
 def test_only_csdi_gives_draws(name):
-    with pytest.raises(InputError, match=f"{name} gives no draws; use fill, or another method"):
-        tiny(name).draw(waves(2, 1), 3)
+    with pytest.raises(InputError, match=f"{name} gives no draws; use impute, or another method"):
+        tiny(name).sample(waves(2, 1), 3)
 
 
 def test_no_draws_are_refused():
     with pytest.raises(InputError, match="draws must be 1 or more, got 0"):
-        tiny("csdi").draw(waves(2, 1), 0)
+        tiny("csdi").sample(waves(2, 1), 0)
 
 
 def test_hiding_nothing_is_refused():
-    told = "hide must hide some observed cell of the validation part, got none; hide more"
-    with pytest.raises(InputError, match=told):
+    message = "hide must hide some observed cell of the validation part, got none; hide more"
+    with pytest.raises(InputError, match=message):
         fitted("grud", hide=lambda part, rng: np.isnan(part.value))
 
 
 def test_series_of_another_shape_are_refused():
-    told = (
-        "grud learns series of 7 steps and 2 channels and can fill no others, "
-        "got 9 steps and 3 channels; cut the series alike"
+    message = (
+        "grud was fitted to series of 7 steps and 2 channels, "
+        "got 9 steps and 3 channels; cut the series to the same shape"
     )
-    with pytest.raises(InputError, match=told):
-        fitted("grud").fill(waves(2, 1, steps=9, dims=3))
+    with pytest.raises(InputError, match=message):
+        fitted("grud").impute(waves(2, 1, steps=9, dims=3))
 
 
 def test_uneven_times_after_even_ones_are_refused():
-    told = "grud learnt series with equally spaced times and can fill no others; fit it to"
-    with pytest.raises(InputError, match=told):
-        fitted("grud").fill(waves(2, 1, even=False))
+    message = "grud was fitted to equally spaced times, got uneven ones; fit it to"
+    with pytest.raises(InputError, match=message):
+        fitted("grud").impute(waves(2, 1, even=False))
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("saits", "saits cannot be trained: .* mustn't contain NaN"),
-        ("csdi", "csdi was wrong beyond all bounds at every validation"),
+        ("csdi", "csdi has no finite error at any validation"),
     ],
 )
-def test_a_method_that_comes_apart_says_so(monkeypatch, name, told):
-    monkeypatch.setattr(competitors, "LEARNING_RATE", 1e30)
-    with pytest.raises(TrainingError, match=told):
-        fitted(name)
+def test_divergence_is_an_error(name, message):
+    diverging = TRAINING.model_copy(update={"learning_rate": 1e30})
+    with pytest.raises(TrainingError, match=message):
+        fitted(name, training=diverging)
 
 
-def test_a_method_that_comes_apart_late_keeps_the_weights_it_had(monkeypatch):
-    advance = competitors._Run.advance
+def test_divergence_after_a_validation_keeps_the_weights_it_had(monkeypatch):
+    advance = competitors.TrainingRun.advance
 
     def broken(run, batch):
         if run.steps == 3:
             run.optimizer.param_groups[0]["lr"] = 1e30
         advance(run, batch)
 
-    monkeypatch.setattr(competitors._Run, "advance", broken)
-    peer = fitted("saits", steps=10)
-    assert peer.steps == 4
-    assert np.isfinite(peer.fill(gappy(waves(4, 3)))).all()
+    monkeypatch.setattr(competitors.TrainingRun, "advance", broken)
+    competitor = fitted("saits", steps=10)
+    assert competitor.steps == 4
+    assert np.isfinite(competitor.impute(gappy(waves(4, 3)))).all()

@@ -40,7 +40,7 @@ def test_a_failure_replaces_a_failure_and_no_figure(tmp_path):
     [
         (
             b"a,b\n1,2\n",
-            r"r\.csv must be a file of results, with the columns .*, got a, b; choose",
+            r"r\.csv must be a file of results with the columns .*, got a, b; choose",
         ),
         (b"", "got an empty file; choose another file"),
         (b"\xff\xfe", r"r\.csv cannot be read: .*; choose another file"),

@@ -58,12 +58,7 @@ class Figure:
 def check(
     request: CheckRequest, rows: Sequence[Row] = (), notify: Notify = lambda line: None
 ) -> list[Figure]:
-    """Scores a model in every setting whose data have its channels, as `nrtsi bench run` does.
-
-    Raises:
-        CheckpointError: The file is absent, damaged, or not a model of this library.
-        InputError: No data are available, or all have other channels than the model.
-    """
+    """Scores a model in every setting whose data have its channels, as `nrtsi bench run` does."""
     table, method = request.table, NRTSIMethod.load(request.model)
     figures: list[Figure] = []
     others: list[str] = []

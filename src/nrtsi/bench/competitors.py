@@ -145,11 +145,7 @@ class Competitor:
     def __init__(
         self, name: str, *, seed: int = 0, training: CompetitorTraining = TRAINING, **sizes: Any
     ) -> None:
-        """The sizes given replace the recommended ones.
-
-        Raises:
-            InputError: There is no such method or size, or PyPOTS is not installed.
-        """
+        """The sizes given replace the recommended ones."""
         if name not in KINDS:
             raise InputError(f"competitor must be one of {', '.join(KINDS)}, got {name!r}")
         self.name, self.seed, self.training, self.kind = name, seed, training, KINDS[name]
@@ -174,10 +170,6 @@ class Competitor:
 
         `hide` is called for every training batch and once for validation. At least one step is
         made, however short the budget.
-
-        Raises:
-            InputError: `hide` hides nothing, the parts differ in shape, or the sizes do not fit.
-            TrainingError: The method gave no finite values.
         """
         self.preparation = _Preparation.fit(train, unit_range=self.kind.unit_range)
         self._check(validation)
@@ -207,22 +199,14 @@ class Competitor:
         self.network = network.eval()
 
     def impute(self, given: Part) -> Float[np.ndarray, "series step dim"]:
-        """Returns a value for every cell; observed cells keep theirs.
-
-        Raises:
-            InputError: The series are of another length, have other channels or uneven times.
-        """
+        """Returns a value for every cell; observed cells keep theirs."""
         if self.draws:
             mean = self.sample(given, self.training.draws).mean(axis=0)
             return _keep_observed(given, mean)  # the mean of equal numbers can be rounded
         return self._apply(given, {})
 
     def sample(self, given: Part, draws: int) -> Float[np.ndarray, "draw series step dim"]:
-        """Draws imputations.
-
-        Raises:
-            InputError: The method gives no draws, or as in `impute`.
-        """
+        """Draws imputations."""
         if not self.draws:
             raise InputError(f"{self.name} gives no draws; use impute, or another method")
         if draws < 1:

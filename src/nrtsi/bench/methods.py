@@ -139,11 +139,7 @@ class NRTSIMethod(Method):
 
     @classmethod
     def load(cls, path: Path) -> "NRTSIMethod":
-        """Loads a model that `save` wrote.
-
-        Raises:
-            CheckpointError: The file is absent, damaged, or not a model of this library.
-        """
+        """Loads a model that `save` wrote."""
         model = load(path)
         method = cls(model.seed)
         method.channels = model.columns_.values or ()
@@ -225,11 +221,7 @@ def quick_settings(kind: str) -> dict[str, Any]:
 
 
 def method_of(name: str, seed: int, settings: dict[str, Any]) -> Method:
-    """Makes the method of a row of a table.
-
-    Raises:
-        InputError: There is no such kind.
-    """
+    """Makes the method of a row of a table."""
     kind = settings.pop("kind", name)
     if kind not in KINDS:
         raise InputError(f"kind of {name} must be one of {', '.join(KINDS)}, got {kind!r}")

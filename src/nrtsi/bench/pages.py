@@ -22,11 +22,7 @@ PICTURE = "pictures/budgets.png"
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """The pages of a clone and what they should contain.
-
-    Raises:
-        InputError: The folder is not a clone of the repository, or a page lacks its section.
-    """
+    """The pages of a clone and what they should contain."""
     introductions, results = root / "benchmarks" / "introductions", root / "benchmarks" / "results"
     if not introductions.is_dir():
         raise InputError(f"{root} must be a clone of the repository, got another folder; go there")

@@ -89,11 +89,7 @@ COLUMNS = tuple(columns_of(Row))
 
 
 def read(path: Path, kind: type[RowT]) -> list[RowT]:
-    """Reads the rows of a file; none if there is no file.
-
-    Raises:
-        InputError: The file cannot be read, or has other columns or cells.
-    """
+    """Reads the rows of a file; none if there is no file."""
     if not path.exists():
         return []
     try:

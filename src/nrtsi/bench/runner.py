@@ -100,9 +100,6 @@ def run_plan(
 
     The rows of a job are written as soon as it is done, so that a run that was stopped resumes
     there; the training of nrtsi resumes at its last checkpoint. Failed jobs are tried again.
-
-    Raises:
-        InputError: No data are available, or the file holds rows of another effort or other data.
     """
     check_writable(plan.out, overwrite=True)
     _refuse_other_effort(plan)

@@ -68,9 +68,6 @@ def score(imputation: Imputation, names: Sequence[str]) -> dict[str, float]:
 
     A metric that is undefined for this imputation, such as the sinuosity of a path that does not
     move, is NaN.
-
-    Raises:
-        InputError: A scored cell is not finite.
     """
     if not np.isfinite(imputation.samples[:, imputation.hidden]).all():
         raise InputError("values that are not finite")

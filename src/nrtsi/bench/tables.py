@@ -149,11 +149,7 @@ def table_names() -> tuple[str, ...]:
 
 
 def open_table(name: str) -> Table:
-    """Opens the table of that name.
-
-    Raises:
-        InputError: There is no such table.
-    """
+    """Opens the table of that name."""
     if name not in table_names():
         raise InputError(f"table must be one of {', '.join(table_names())}, got {name!r}")
     text = files("nrtsi.bench").joinpath("tables", f"{name}.toml").read_text("utf-8")

@@ -43,22 +43,14 @@ class Task:
         return Imputation(truth, self.hidden, mean, drawn, self.copies)
 
     def figures(self, imputation: Imputation, metrics: Sequence[str]) -> dict[str, float]:
-        """The figures that a result file records: metrics and the number of series.
-
-        Raises:
-            InputError: A scored cell is not finite.
-        """
+        """The figures that a result file records: metrics and the number of series."""
         return score(imputation, metrics) | {"series": float(self.truth.series)}
 
 
 def data_sets(
     table: Table, *, quick: bool, notify: Callable[[str], None]
 ) -> Iterator[tuple[str, Dataset]]:
-    """Yields the available data sets of a table.
-
-    Raises:
-        InputError: None is available.
-    """
+    """Yields the available data sets of a table."""
     names = dict.fromkeys(table.data_of(setting) for setting in table.settings)
     errors: list[InputError] = []
     for name in names:

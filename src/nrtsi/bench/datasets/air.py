@@ -42,9 +42,6 @@ def read_air(path: Path, seed: int | None = None) -> Dataset:
     Each station is cut into consecutive windows of 48 hours, the same hours for all stations. The
     first 70 % of the time are for training, the next 10 % for validation, the rest for the test;
     with a `seed` the windows are split at random. Windows without observations are dropped.
-
-    Raises:
-        InputError: A file cannot be read, lacks a column, or has an hour twice.
     """
     hours, readings = [], []
     for name, content in matching_files(path, "PRSA_Data_*.csv"):

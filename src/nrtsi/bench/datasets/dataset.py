@@ -135,9 +135,6 @@ def train_and_validation(part: Part) -> tuple[Part, Part]:
 def split_points(pieces: int, what: str) -> tuple[int, int]:
     """Where validation and test begin if pieces, such as "days", are split 70 / 10 / 20.
 
-    Raises:
-        InputError: There are so few pieces that a part would be empty.
-
     >>> split_points(730, "windows of 48 hours")
     (511, 584)
     """

@@ -35,9 +35,6 @@ def read_gas(path: Path) -> Dataset:
     Each file is cut into consecutive windows of 48 rows. Files are named by their date, so all
     windows are in order of time: the first 70 % are for training, the next 10 % for validation,
     the rest for the test. A unit of time is a row (about 0.3 seconds).
-
-    Raises:
-        InputError: A file cannot be read or lacks a column.
     """
     pieces, files = [], 0
     for name, content in matching_files(path, "*.csv"):

@@ -31,9 +31,6 @@ def mujoco(
     Seed 0 gives the published data set; the seed is added to the two seeds of its recipe. Each
     channel is scaled by `(x - min) / max` over all simulated series, so the scale depends on the
     number of series. Takes about a minute for 10,000 series.
-
-    Raises:
-        InputError: dm_control is not installed.
     """
     state = _simulate(_suite(), series, seed)
     low, high = state.min(axis=(0, 1)), state.max(axis=(0, 1))

@@ -26,9 +26,6 @@ def read_nfl(path: Path, seed: int, *, orders: int = 4) -> Dataset:
     columns `gameId` and `playId`, one row a window. Plays, never windows, are split 70 / 10 / 20
     at random. Players have no natural order: each window has a random one, and each training
     window occurs `orders` times, each time in another order.
-
-    Raises:
-        InputError: A file is absent, is not of that form, or there are fewer than ten plays.
     """
     value = _array(path)
     play = _plays(path.with_suffix(".csv"), value.shape[0])

@@ -19,10 +19,6 @@ def matching_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
     """Yields name and content of each file that matches the pattern, by name.
 
     Searches folders and zips at any depth; any other `path` is taken as the file.
-
-    Raises:
-        InputError: The path does not exist, cannot be read, is a damaged zip, or holds no
-            matching file.
     """
     found = 0
     try:
@@ -42,11 +38,7 @@ def matching_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
 
 
 def one_file(path: Path, pattern: str) -> tuple[str, bytes]:
-    """Returns name and content of the one file that matches the pattern.
-
-    Raises:
-        InputError: As `matching_files`, or there are several.
-    """
+    """Returns name and content of the one file that matches the pattern."""
     found = list(matching_files(path, pattern))
     if len(found) > 1:
         raise InputError(
@@ -85,11 +77,7 @@ def _unreadable(path: Path, error: OSError) -> str:
 def read_columns(
     name: str, content: bytes, names: Sequence[str]
 ) -> Float[np.ndarray, "row column"]:
-    """Reads these columns of a CSV file; NaN where a cell is empty or NA.
-
-    Raises:
-        InputError: A column is absent, or a cell is not a number.
-    """
+    """Reads these columns of a CSV file; NaN where a cell is empty or NA."""
     # Imported here because it takes a while.
     import pyarrow as pa
     from pyarrow import csv
@@ -117,9 +105,6 @@ def file_stamp(path: Path) -> list[list[str | int]]:
 
     These are all files of a folder, or a file and those of the same stem beside it. Equal stamps
     mean the same original, without reading it.
-
-    Raises:
-        InputError: There is no such path.
     """
     try:
         if path.is_dir():

@@ -39,9 +39,6 @@ def read_traffic(path: Path) -> Dataset:
     The last tenth of `PEMS_train` is for validation (its days are in random order), `PEMS_test`
     for the test. Values are occupancies from 0 to 1, unscaled. Files with another checksum than
     the original ones are read with a warning.
-
-    Raises:
-        InputError: A file is absent or has a line that is not such a matrix.
     """
     train, test = _days(path, "PEMS_train"), _days(path, "PEMS_test")
     if train.shape[1:] != test.shape[1:]:
@@ -103,9 +100,6 @@ def read_traffic20(path: Path) -> Dataset:
     Numbers are separated by blanks or commas, and the first line is the hour from midnight. The
     first 70 % of the days are for training, the next 10 % for validation, the rest for the test.
     Values are occupancies from 0 to 1, unscaled.
-
-    Raises:
-        InputError: The file cannot be read or has a line of anything but 20 numbers.
     """
     name, content = one_file(path, "traffic*.txt")
     rows = [line.replace(b",", b" ").split() for line in content.splitlines() if line.strip()]

@@ -70,11 +70,7 @@ def experiment_names() -> tuple[str, ...]:
 
 
 def open_experiment(name: str) -> Experiment:
-    """Opens an experiment or a table.
-
-    Raises:
-        InputError: There is no such experiment.
-    """
+    """Opens an experiment or a table."""
     if name not in experiment_names():
         raise InputError(
             f"the experiment must be one of {', '.join(experiment_names())}, got {name!r}"
@@ -88,11 +84,7 @@ def open_experiment(name: str) -> Experiment:
 
 
 def choose(given: tuple[str, ...], known: Mapping[str, object], option: str) -> tuple[str, ...]:
-    """The names given, all known ones if there are none.
-
-    Raises:
-        InputError: A name is not known.
-    """
+    """The names given, all known ones if there are none."""
     for name in given:
         if name not in known:
             raise InputError(f"{option} must be among {'; '.join(known)}, got {name!r}")

@@ -25,11 +25,7 @@ def experiment_of(name: str) -> Experiment:
 
 
 def rows_of(table: Table, path: Path) -> list[Row]:
-    """Reads a file of results.
-
-    Raises:
-        InputError: It has rows of other tables only.
-    """
+    """Reads a file of results."""
     rows = read(path, Row)
     names = sorted({row.table for row in rows})
     if rows and table.name not in names:

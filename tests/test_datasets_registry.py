@@ -2,7 +2,6 @@
 
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from nrtsi.bench.datasets import registry
 from nrtsi.bench.datasets.cache import default_cache
 from nrtsi.bench.datasets.dataset import Dataset, Part
-from nrtsi.bench.datasets.registry import DATASETS, Original, Simulation, make
+from nrtsi.bench.datasets.registry import DATASETS, make
 from nrtsi.errors import InputError
 
 QUICK = ("billiards", "billiards-irregular", "sinusoids")
@@ -59,7 +58,7 @@ def test_every_recipe_says_what_it_is_and_what_it_needs():
 @pytest.mark.parametrize("name", QUICK)
 def test_a_simulation_has_the_sizes_its_recipe_says(name, tmp_path):
     recipe = DATASETS[name]
-    assert isinstance(recipe, Simulation)
+    assert recipe.simulated
     data = make(name, cache=tmp_path)
     learn, test = recipe.series
     assert [p.series for p in data.parts.values()] == [learn * 9 // 10, learn // 10, test]
@@ -90,15 +89,15 @@ def test_what_was_made_is_not_made_again_until_its_version_changes(tmp_path, mon
         calls.append(seed)
         return np.zeros((series, 1)), np.zeros((series, 1, 1))
 
-    recipe = replace(DATASETS["sinusoids"], simulate=simulate)
-    monkeypatch.setitem(registry.DATASETS, "sinusoids", recipe)
+    recipe = DATASETS["sinusoids"]
+    monkeypatch.setitem(registry.SIMULATORS, "sinusoids", (simulate, ("value",)))
     for _ in range(2):
         make("sinusoids", series=(4, 2), cache=tmp_path)
     assert calls == [0]
     make("sinusoids", series=(4, 3), cache=tmp_path)
     make("sinusoids", series=(4, 2), seed=1, cache=tmp_path)
     assert calls == [0, 0, 1]
-    monkeypatch.setitem(registry.DATASETS, "sinusoids", replace(recipe, version=2))
+    monkeypatch.setitem(registry.DATASETS, "sinusoids", recipe.model_copy(update={"version": 2}))
     make("sinusoids", series=(4, 2), cache=tmp_path)
     assert calls == [0, 0, 1, 0]
 
@@ -166,7 +165,7 @@ def test_a_changed_original_is_read_again_and_the_last_one_asked_for_counts(tmp_
     same(second, make("traffic20", cache=cache))
 
 
-@pytest.mark.parametrize("name", [n for n, r in DATASETS.items() if isinstance(r, Original)])
+@pytest.mark.parametrize("name", [n for n, r in DATASETS.items() if not r.simulated])
 def test_an_original_never_given_says_where_to_get_it(name, tmp_path):
     message = (
         rf"{name} must be read from the original files, got no path.*https://.*make {name} --path"

@@ -1,11 +1,14 @@
 """Every data set by name: what it is, what it needs, and how to make it."""
 
+import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from nrtsi.bench.datasets.air import read_air
 from nrtsi.bench.datasets.billiards import CHANNELS as BILLIARDS
@@ -21,155 +24,76 @@ from nrtsi.bench.datasets.sinusoids import sinusoids
 from nrtsi.bench.datasets.traffic import read_traffic, read_traffic20
 from nrtsi.errors import InputError
 
-__all__ = ["DATASETS", "Original", "Recipe", "Simulation", "make"]
+__all__ = ["DATASETS", "Recipe", "make"]
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Description of a data set."""
+Simulator = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+"""Maps a number of series and a seed to times and values."""
+
+SIMULATORS: dict[str, tuple[Simulator, tuple[str, ...]]] = {
+    "billiards": (billiards, BILLIARDS),
+    "billiards-irregular": (partial(billiards, irregular=True), BILLIARDS),
+    "sinusoids": (sinusoids, ("value",)),
+    "mujoco": (mujoco, MUJOCO),
+}
+"""Simulators with their channels."""
+
+READERS: dict[str, Callable[..., Dataset]] = {
+    "air": read_air,
+    "air-shuffled": read_air,
+    "gas": read_gas,
+    "traffic": read_traffic,
+    "traffic20": read_traffic20,
+    "nfl": read_nfl,
+}
+"""Map a path, and a seed if the data set is seeded, to the data set."""
+
+
+class Recipe(BaseModel):
+    """Description of a data set, which is simulated or read from files of the user."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     description: str
-    """One line."""
-
     sizes: str
-    """Numbers of series, steps and channels."""
+    series: tuple[int, int] | None = None
+    """Series of a simulation."""
+
+    note: str = ""
+    extra: str = ""
+    """The extra of the package that a simulation needs."""
+
+    url: str = ""
+    """Where the files are published."""
+
+    form: str = ""
+    """What the path leads to."""
+
+    seeded: bool = False
+    """Whether the split of the files is random."""
 
     version: int = 1
     """Is raised if the same arguments give other values than before; invalidates the cache."""
 
     @property
-    def needs(self) -> str:
-        """What the user must provide."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Simulation(Recipe):
-    """A data set that is simulated."""
-
-    series: tuple[int, int]
-    """Series for training (the last tenth of them for validation) and for the test."""
-
-    channels: tuple[str, ...]
-    simulate: Callable[[int, int], tuple[np.ndarray, np.ndarray]]
-    """Maps a number of series and a seed to times and values."""
-
-    note: str = ""
-    """A sentence on how it is made."""
-
-    extra: str | None = None
-    """The extra of the package it needs."""
+    def simulated(self) -> bool:
+        """Whether no files are needed."""
+        return self.series is not None
 
     @property
     def needs(self) -> str:
         """What the user must provide."""
+        if not self.simulated:
+            return f"a path: {self.form} ({self.url})"
         return f"the {self.extra} extra" if self.extra else "nothing"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Original(Recipe):
-    """A data set read from files of the user."""
-
-    url: str
-    """Where the files are published."""
-
-    form: str
-    """What the path leads to."""
-
-    read: Callable[..., Dataset]
-    """Maps a path, and a seed if `seeded`, to the data set."""
-
-    seeded: bool = False
-
-    @property
-    def needs(self) -> str:
-        """What the user must provide."""
-        return f"a path: {self.form} ({self.url})"
-
-
-_UCI = "https://archive.ics.uci.edu/dataset"
-_air = partial(
-    Original,
-    sizes="7,008 + 1,752 series of 48 steps, 11 channels",
-    url=f"{_UCI}/501",
-    form="the downloaded zip, or a folder of its PRSA_Data_*.csv",
-    read=read_air,
-)
-
 DATASETS: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        Simulation(
-            "billiards",
-            "a ball on a square table, once a second",
-            "4,000 + 1,000 series of 200 steps, 2 channels",
-            series=(4000, 1000),
-            channels=BILLIARDS,
-            simulate=billiards,
-        ),
-        Simulation(
-            "billiards-irregular",
-            "a ball on a square table, at random times",
-            "12,000 + 1,000 series of 200 steps, 2 channels",
-            series=(12000, 1000),
-            channels=BILLIARDS,
-            simulate=partial(billiards, irregular=True),
-        ),
-        Simulation(
-            "sinusoids",
-            "sines of random frequency, at random times",
-            "1,000 + 1,000 series of 100 steps, 1 channel",
-            series=(1000, 1000),
-            channels=("value",),
-            simulate=sinusoids,
-        ),
-        Simulation(
-            "mujoco",
-            "a hopping robot thrown into the air, simulated by MuJoCo",
-            "8,000 + 2,000 series of 100 steps, 14 channels",
-            series=(8000, 2000),
-            channels=MUJOCO,
-            simulate=mujoco,
-            note="Scaled by (x - min) / max per channel over everything simulated.",
-            extra="bench",
-        ),
-        _air("air", "air quality and weather at 12 stations in Beijing, hourly"),
-        _air("air-shuffled", "the windows of air, split at random and not by time", seeded=True),
-        Original(
-            "gas",
-            "14 gas sensors with modulated heaters",
-            "about 80,000 series of 48 steps, 19 channels",
-            url=f"{_UCI}/487",
-            form="the downloaded zip, a folder of its CSV files, or one of them",
-            read=read_gas,
-        ),
-        Original(
-            "traffic",
-            "occupancy of 963 roads around San Francisco, every ten minutes",
-            "267 + 173 series of 144 steps, 963 channels",
-            url=f"{_UCI}/204",
-            form="the downloaded zip, or the folder with PEMS_train and PEMS_test",
-            read=read_traffic,
-        ),
-        Original(
-            "traffic20",
-            "occupancy of 20 roads around San Francisco, hourly",
-            "584 + 147 series of 24 steps, 20 channels",
-            url="https://github.com/laiguokun/multivariate-time-series-data",
-            form="a text file, a line an hour, of 20 columns of its traffic.txt",
-            read=read_traffic20,
-        ),
-        Original(
-            "nfl",
-            "tracks of six football players, ten frames a second",
-            "as many series as the file has windows, of 50 steps, 12 channels",
-            url="https://www.kaggle.com/c/nfl-big-data-bowl-2021",
-            form="a .npy of shape (window, 50, 12) beside a .csv of gameId and playId",
-            read=read_nfl,
-            seeded=True,
-        ),
-    )
+    name: Recipe(name=name, **spec)
+    for name, spec in tomllib.loads(
+        files("nrtsi.bench.datasets").joinpath("datasets.toml").read_text("utf-8")
+    ).items()
 }
 
 
@@ -208,32 +132,33 @@ def make(
     if seed < 0:
         raise InputError(f"seed must be 0 or more, got {seed}; choose another")
     folder = default_cache() if cache is None else Path(cache)
-    if isinstance(recipe, Original):
+    if not recipe.simulated:
         whole = _read(recipe, None if path is None else Path(path), seed, folder)
         return whole if series is None else _fewer(whole, *series)
     if path is not None:
         raise InputError(f"{name} is simulated and needs no path, got {path}; leave it out")
-    assert isinstance(recipe, Simulation)
-    return _simulate(recipe, seed, series or recipe.series, folder)
+    train, test = series or recipe.series or (0, 0)
+    return _simulate(recipe, seed, (train, test), folder)
 
 
-def _simulate(recipe: Simulation, seed: int, series: tuple[int, int], folder: Path) -> Dataset:
+def _simulate(recipe: Recipe, seed: int, series: tuple[int, int], folder: Path) -> Dataset:
     file = entry(folder, f"{recipe.name}-v{recipe.version}", [seed, *series])
     if (cached := load(file)) is not None:
         return cached
-    whole = Part(*recipe.simulate(sum(series), seed))
+    simulate, channels = SIMULATORS[recipe.name]
+    whole = Part(*simulate(sum(series), seed))
     train, validation = train_and_validation(whole.head(series[0]))
     about = (
         f"Simulated with seed {seed}: {series[0]} series for training, the last "
         f"{validation.series} of them for validation, and {series[1]} for the test. {recipe.note}"
     ).strip()
     test = whole.take(slice(series[0], None))
-    dataset = Dataset(recipe.name, train, validation, test, recipe.channels, about)
+    dataset = Dataset(recipe.name, train, validation, test, channels, about)
     save(file, dataset)
     return dataset
 
 
-def _read(recipe: Original, path: Path | None, seed: int, folder: Path) -> Dataset:
+def _read(recipe: Recipe, path: Path | None, seed: int, folder: Path) -> Dataset:
     stem = f"{recipe.name}-v{recipe.version}" + (f"-seed{seed}" if recipe.seeded else "")
     file = latest(folder, stem) if path is None else entry(folder, stem, file_stamp(path))
     cached = load(file) if file else None
@@ -244,7 +169,8 @@ def _read(recipe: Original, path: Path | None, seed: int, folder: Path) -> Datas
             f"{recipe.name} must be read from the original files, got no path; get them from "
             f"{recipe.url}, then: nrtsi data make {recipe.name} --path FILE ({recipe.form})"
         )
-    dataset = recipe.read(path, seed) if recipe.seeded else recipe.read(path)
+    read = READERS[recipe.name]
+    dataset = read(path, seed) if recipe.seeded else read(path)
     save(file, dataset)
     return dataset
 

@@ -8,13 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
-from nrtsi.bench.datasets.dataset import (
-    Dataset,
-    cut_windows,
-    regular,
-    split_points,
-    standardise,
-)
+from nrtsi.bench.datasets.dataset import Dataset, cut_windows, regular, split_points, standardise
 from nrtsi.bench.datasets.originals import matching_files, read_columns
 from nrtsi.errors import InputError
 

@@ -4,13 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nrtsi.bench.datasets.dataset import (
-    Dataset,
-    cut_windows,
-    regular,
-    split_points,
-    standardise,
-)
+from nrtsi.bench.datasets.dataset import Dataset, cut_windows, regular, split_points, standardise
 from nrtsi.bench.datasets.originals import matching_files, read_columns
 
 __all__ = ["read_gas"]

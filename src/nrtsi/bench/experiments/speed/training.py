@@ -122,9 +122,7 @@ class FlopCounter(dispatch.TorchDispatchMode):
 
 
 def peak_rate(
-    products: Counter[Product],
-    timings: int,
-    rate: Callable[[Product, int], float] | None = None,
+    products: Counter[Product], timings: int, rate: Callable[[Product, int], float] | None = None
 ) -> float:
     """Operations a second of `torch.mm` that makes these products and nothing else.
 

@@ -28,11 +28,10 @@ from nrtsi.bench.tasks import Task
 from nrtsi.config import ScheduleConfig
 from nrtsi.core.series import SeriesSet
 from nrtsi.imputer.fitted import FittedModel
-from nrtsi.network.registry import windows_of
 from nrtsi.network.rows import RowNetwork
 from nrtsi.network.tokens import tokens
 from nrtsi.schedule.plan import plan
-from nrtsi.schedule.windows import Windows
+from nrtsi.schedule.windows import Windows, windows
 
 __all__ = ["planning", "ratios", "seconds_inside", "throughput"]
 
@@ -44,7 +43,7 @@ PLANNED_POINTS, PLANNED_OBSERVED = 1000, (25, 100)
 
 STAGES: dict[str, list[Callable[..., Any]]] = {
     "schedule": [plan],
-    "gather": [windows_of, Windows.batches, tokens],
+    "gather": [windows, Windows.batches, tokens],
     "network": [RowNetwork.forward],
 }
 """Functions of each stage of imputation; none calls another."""

@@ -15,9 +15,9 @@ import torch
 from nrtsi.bench.experiments.speed.config import Sizes
 from nrtsi.bench.experiments.speed.models import training_task
 from nrtsi.bench.methods import NRTSIMethod
+from nrtsi.config import TrainConfig
 from nrtsi.network.rows import RowNetwork
 from nrtsi.network.threads import Threads
-from nrtsi.training.trainer import STEPS_A_DRAW
 
 __all__ = ["FlopCounter", "fastest_steps", "peak_rate", "training"]
 
@@ -55,7 +55,7 @@ def training(sizes: Sizes) -> dict[str, Any]:
     The same steps are repeated, and each counts with its fastest time, as each product does for
     the peak; the two take turns. A step includes drawing windows.
     """
-    steps = sizes.draws * STEPS_A_DRAW
+    steps = sizes.draws * TrainConfig().steps_per_draw
     work, not_padding = _count(steps)
     peaks, seconds = [], []
     for _ in range(sizes.trainings):

@@ -22,11 +22,16 @@ from nrtsi.core.events import TrainStep
 from nrtsi.errors import InputError
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.options import ImputeOptions
-from nrtsi.scale import context, gaps, impute_files
+from nrtsi.scale import context, impute_files, long_gaps
 from nrtsi.scale.journal import work_folder
-from nrtsi.scale.reading import read_parts
-from nrtsi.scale.sources import BYTES, in_parts, parts_of, sources_of
-from nrtsi.scale.training import sample
+from nrtsi.scale.shards import (
+    BYTES_PER_CELL,
+    input_files,
+    needs_shards,
+    read_shards,
+    shards_of,
+)
+from nrtsi.scale.training import sample_shards
 from tests.strategies import seeds
 
 COLUMNS = 5  # of `table`
@@ -34,7 +39,7 @@ COLUMNS = 5  # of `table`
 
 def memory(rows):
     """Memory for parts of nearly so many rows; the file's own bytes take a little of it."""
-    return (BYTES * COLUMNS + 600) * rows
+    return (BYTES_PER_CELL * COLUMNS + 600) * rows
 
 
 def table(rows, series=4, *, seed=0, order="time", whole=False):
@@ -130,7 +135,7 @@ def test_files_of_whole_series_are_filled_as_the_table_in_memory(model, seed, co
     filled = model.impute(whole)
     assert same_but_for_gaps(got, whole)
     np.testing.assert_allclose(got["x"].to_numpy(), filled["x"].to_numpy(), rtol=1e-5, atol=1e-6)
-    assert done.parts == done.files == len(rows) + 1
+    assert done.shards == done.files == len(rows) + 1
     assert done.imputed == whole["n"].null_count + np.isnan(whole["x"].to_numpy()).sum()
     assert (done.rows, done.cells, done.left, done.steps) == (240, 480, 0, 3)
 
@@ -142,14 +147,14 @@ def test_a_file_that_is_cut_keeps_all_that_was_known(model, seed, rows, group, o
     with TemporaryDirectory() as place:
         data, out = Path(place) / "in.parquet", Path(place) / "out.parquet"
         write(data, whole, row_group_size=group)
-        done = impute_files(model, data, out, memory=memory(rows))
+        done = impute_files(model, data, out, memory_limit=memory(rows))
         got = read(out)
         assert files_in(Path(place)) == ["in.parquet", "out.parquet"]
     assert done.files == 1
     assert same_but_for_gaps(got, whole)
     # With 256 known rows as context every part has seen all of its series.
     filled = model.impute(whole)
-    if done.parts <= 3:
+    if done.shards <= 3:
         assert np.abs(got["x"].to_numpy() - filled["x"].to_numpy()).max() < 0.05
 
 
@@ -159,9 +164,9 @@ def test_parts_are_the_rows_of_the_file_in_order(seed, rows, most, group):
     whole = table(rows, seed=seed)
     with TemporaryDirectory() as place:
         path = write(Path(place) / "a.parquet", whole, row_group_size=group)
-        parts = parts_of(sources_of(path, memory(most)))
+        parts = shards_of(input_files(path, memory(most)))
         first = seed % len(parts)
-        tables = list(read_parts(parts[first:]))
+        tables = list(read_shards(parts[first:]))
     assert [part.rows for part in parts[first:]] == [each.num_rows for each in tables]
     assert pa.concat_tables(tables)["note"].equals(whole["note"].slice(parts[first].first))
     sizes = [part.rows for part in parts]
@@ -173,9 +178,9 @@ def test_what_was_read_is_not_held(tmp_path):
     """Arrow's reader holds what it reads ahead until the file is closed, unless told not to."""
     noise = pa.table({"x": np.random.default_rng(0).random(1_200_000)})
     path = write(tmp_path / "a.parquet", noise, row_group_size=60_000)
-    parts = parts_of(sources_of(path, (BYTES + 30) * 15_000))
+    parts = shards_of(input_files(path, (BYTES_PER_CELL + 30) * 15_000))
     before = pa.total_allocated_bytes()
-    held = [pa.total_allocated_bytes() - before for _ in read_parts(parts)]
+    held = [pa.total_allocated_bytes() - before for _ in read_shards(parts)]
     assert max(held) < path.stat().st_size / 4
 
 
@@ -186,18 +191,17 @@ def test_context_is_the_known_rows_at_the_ends_and_the_gaps_among_them(seed, mos
     model = NRTSI(time="time", id="station", columns=["x", "n"])
     panel = model.read(whole)
     with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "CONTEXT", most)
-        patch.setattr(context, "FAR", 1)
-        part = parts_of(sources_of(write(Path(place) / "a.parquet", whole), 10**9))[0]
-        ends = context.ends_of(part, whole, panel.columns, panel.clock)
+        patch.setattr(context, "CONTEXT_ROWS", most)
+        patch.setattr(context, "CHANNEL_ROWS", 1)
+        part = shards_of(input_files(write(Path(place) / "a.parquet", whole), 10**9))[0]
+        ends = context.ShardEnds.of(part, whole, panel.columns, panel.clock)
     for i, key in enumerate(ends.ids):
         mine = whole.filter(pa.compute.equal(whole["station"], key))
         known = np.flatnonzero(~np.isnan(mine["x"].to_numpy()))
         first = mine.slice(0, known[most - 1] + 1) if most <= known.size else mine
         last = mine.slice(known[-most]) if most <= known.size else mine
-        only = np.arange(len(ends.ids)) == i
-        assert ends.head.of(only)["note"].equals(first["note"])
-        assert ends.tail.of(only)["note"].equals(last["note"])
+        assert ends.head.filter(pa.array(ends.head_owner == i))["note"].equals(first["note"])
+        assert ends.tail.filter(pa.array(ends.tail_owner == i))["note"].equals(last["note"])
 
 
 def test_a_series_goes_on_over_the_edge_of_a_file(model, tmp_path):
@@ -217,7 +221,7 @@ def test_a_series_goes_on_over_the_edge_of_a_file(model, tmp_path):
 
 
 def test_a_gap_longer_than_the_context_is_seen_to_its_end(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(context, "CONTEXT", 8)
+    monkeypatch.setattr(context, "CONTEXT_ROWS", 8)
     whole = table(300, series=1, seed=2, whole=True)
     gaps = np.zeros(300, bool)
     gaps[110:200] = True
@@ -250,14 +254,14 @@ def surveyed(place, pieces):
     """Files of these pieces, their parts, and what the survey finds for one of them."""
     for number, piece in enumerate(pieces):
         write(place / "in" / f"{number}.parquet", piece)
-    parts = parts_of(sources_of(place / "in", 10**9))
+    parts = shards_of(input_files(place / "in", 10**9))
     panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(table(40))
     names = ["time", "station", "x", "n"]
-    gaps.survey(place / "gaps.parquet", parts, names, panel.columns, panel.clock)
+    long_gaps.find_long_gaps(place / "gaps.parquet", parts, names, panel.columns, panel.clock)
 
     def found(part):
         own = pieces[part.number].select(names)
-        return gaps.far_rows(place / "gaps.parquet", part, own, panel.columns)
+        return long_gaps.far_rows(place / "gaps.parquet", part, own, panel.columns)
 
     return parts, found
 
@@ -273,7 +277,7 @@ def test_the_known_rows_on_both_sides_of_every_long_gap_are_found(seed, count, f
         place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
         whole = whole.set_column(place, kind, pa.array(np.ones(rows), kind.type, mask=~some))
     with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gaps, "FAR", far)
+        patch.setattr(long_gaps, "CHANNEL_ROWS", far)
         parts, found = surveyed(Path(place), slices(whole, count))
         tables = [found(part) for part in parts]
     where = np.repeat(np.arange(count), [part.rows for part in parts])
@@ -295,8 +299,8 @@ def test_a_gap_of_many_parts_is_filled_from_both_sides(model, tmp_path):
     """Its middle parts know nothing, nor do those beside them."""
     whole = hollow(table(600, series=2, seed=3), np.arange(121, 481, 2))  # of the second series
     path = write(tmp_path / "in.parquet", whole)
-    done = impute_files(model, path, tmp_path / "out.parquet", memory=memory(60))
-    assert done.parts >= 8
+    done = impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(60))
+    assert done.shards >= 8
     assert done.left == 0
     got, filled = read(tmp_path / "out.parquet"), model.impute(whole)
     assert same_but_for_gaps(got, whole)
@@ -308,7 +312,7 @@ def test_a_gap_of_many_parts_is_filled_from_both_sides(model, tmp_path):
 def test_a_gap_to_the_edge_of_the_input_is_filled_from_one_side(model, tmp_path, side):
     gone = np.arange(1, 500, 2) if side == "begin" else np.arange(101, 600, 2)
     path = write(tmp_path / "in.parquet", hollow(table(600, series=2, seed=3), gone))
-    assert impute_files(model, path, tmp_path / "out.parquet", memory=memory(60)).left == 0
+    assert impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(60)).left == 0
 
 
 def test_a_channel_is_known_on_both_sides_where_others_are_known_between(model, tmp_path):
@@ -329,7 +333,7 @@ def test_one_channel_may_be_missing_for_long(model, tmp_path):
     x = np.where((np.arange(600) > 100) & (np.arange(600) < 500), np.nan, 50.0)
     whole = whole.set_column(2, whole.schema.field("x"), pa.array(x))
     path = write(tmp_path / "in.parquet", whole)
-    impute_files(model, path, tmp_path / "out.parquet", memory=memory(60))
+    impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(60))
     got = read(tmp_path / "out.parquet")["x"].to_numpy()
     # Without the far sides the middle would be the mean of what the model was fitted on, 0.
     assert np.abs(got - 50).max() < 5
@@ -340,9 +344,11 @@ def test_a_long_gap_of_counted_rows_is_filled_from_the_side_before(tmp_path):
     whole = pa.table({"x": x})
     model = NRTSI(preset="tiny", steps=2).fit(whole, columns=["x"])
     path = write(tmp_path / "in.parquet", whole)
-    done = impute_files(model, path, tmp_path / "out.parquet", memory=(BYTES + 50) * 60)
+    done = impute_files(
+        model, path, tmp_path / "out.parquet", memory_limit=(BYTES_PER_CELL + 50) * 60
+    )
     got = read(tmp_path / "out.parquet")["x"].to_numpy()
-    assert done.parts > 6
+    assert done.shards > 6
     assert np.abs(got[200:300] - 1).max() < 0.3
 
 
@@ -361,29 +367,31 @@ def test_a_part_may_hold_less_than_one_row_of_every_series(model, tmp_path):
     """No series has a row in the part beside, and many parts lie between its rows."""
     whole = table(400, series=100, seed=6)
     path = write(tmp_path / "in.parquet", whole)
-    done = impute_files(model, path, tmp_path / "out.parquet", memory=memory(20))
-    assert done.parts > 10
+    done = impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(20))
+    assert done.shards > 10
     assert same_but_for_gaps(read(tmp_path / "out.parquet"), whole)
 
 
 def test_series_beyond_what_memory_holds_are_forgotten_the_oldest_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(gaps, "SERIES", 1)
+    monkeypatch.setattr(long_gaps, "MAX_SERIES", 1)
     whole = table(400, series=1, order="id")
     names = pa.array([f"s{i // 2:03d}" for i in range(400)])
     whole = whole.set_column(0, whole.schema.field("station"), names)
     path = write(tmp_path / "in.parquet", whole)
-    parts = parts_of(sources_of(path, memory(20)))
+    parts = shards_of(input_files(path, memory(20)))
     panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(whole)
     carried = []
-    trimmed = gaps._Surveyor._trimmed
+    trimmed = long_gaps._GapTracker._trimmed
     monkeypatch.setattr(
-        gaps._Surveyor, "_trimmed", lambda s, r: carried.append(trimmed(s, r)) or carried[-1]
+        long_gaps._GapTracker,
+        "_trimmed",
+        lambda s, r: carried.append(trimmed(s, r)) or carried[-1],
     )
     names = ["time", "station", "x", "n"]
-    gaps.survey(tmp_path / "h.parquet", parts, names, panel.columns, panel.clock)
-    assert max(len(each.ids) for each in carried) <= parts[0].source.most
+    long_gaps.find_long_gaps(tmp_path / "h.parquet", parts, names, panel.columns, panel.clock)
+    assert max(len(each.ids) for each in carried) <= parts[0].file.max_rows
     assert carried[-1].ids[-1] == "s199"
-    assert not gaps.far_rows(tmp_path / "h.parquet", parts[5], whole, panel.columns).num_rows
+    assert not long_gaps.far_rows(tmp_path / "h.parquet", parts[5], whole, panel.columns).num_rows
 
 
 def test_files_whose_times_do_not_go_on_are_filled_alone(model, tmp_path):
@@ -403,8 +411,8 @@ def test_rows_that_are_counted_go_on_from_part_to_part(tmp_path):
     whole = pa.table({"x": x})
     model = NRTSI(preset="tiny", steps=2).fit(whole, columns=["x"])
     path = write(tmp_path / "in.parquet", whole)
-    done = impute_files(model, path, tmp_path / "out.parquet", memory=450 * 100)
-    assert done.parts == 2
+    done = impute_files(model, path, tmp_path / "out.parquet", memory_limit=450 * 100)
+    assert done.shards == 2
     assert (
         np.abs(read(tmp_path / "out.parquet")["x"].to_numpy() - np.linspace(0, 1, 200)).max() < 0.1
     )
@@ -416,21 +424,21 @@ def test_rows_that_are_counted_go_on_from_part_to_part(tmp_path):
 def test_a_folder_gives_a_folder_of_the_same_names(model, folder, tmp_path):
     done = impute_files(model, folder, tmp_path / "out")
     assert files_in(tmp_path / "out") == ["a/day-10.parquet", "a/day-2.parquet", "b/day-1.PQ"]
-    assert (done.files, done.parts, done.rows) == (3, 3, 360)
+    assert (done.files, done.shards, done.rows) == (3, 3, 360)
     for name in files_in(tmp_path / "out"):
         assert same_but_for_gaps(read(tmp_path / "out" / name), read(folder / name))
     assert not work_folder(tmp_path / "out").exists()
 
 
 def test_numbers_in_names_are_counted(folder):
-    names = [source.name for source in sources_of(folder, 10**9)]
+    names = [source.name for source in input_files(folder, 10**9)]
     assert names == ["a/day-2.parquet", "a/day-10.parquet", "b/day-1.PQ"]
 
 
 @pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "GZIP", "ZSTD", "LZ4"])
 def test_compression_and_row_groups_are_kept(model, tmp_path, codec):
     path = write(tmp_path / "a.parquet", table(400), compression=codec, row_group_size=40)
-    impute_files(model, path, tmp_path / "out.parquet", memory=memory(130))
+    impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(130))
     before, after = pq.read_metadata(path), pq.read_metadata(tmp_path / "out.parquet")
     kinds = {meta.row_group(0).column(0).compression for meta in (before, after)}
     assert len(kinds) == 1
@@ -451,7 +459,11 @@ def test_files_without_rows_and_without_gaps_come_back_as_they_were(model, tmp_p
 def test_progress_only_rises(model, tmp_path):
     path, seen = write(tmp_path / "a.parquet", table(400)), []
     impute_files(
-        model, path, tmp_path / "o.parquet", memory=memory(90), listener=lambda e: seen.append(e)
+        model,
+        path,
+        tmp_path / "o.parquet",
+        memory_limit=memory(90),
+        listener=lambda e: seen.append(e),
     )
     fractions = [event.fraction for event in seen]
     assert fractions == sorted(fractions)
@@ -464,30 +476,30 @@ def test_progress_only_rises(model, tmp_path):
 def test_a_model_that_is_not_fitted_is_trained_on_some_parts(folder, tmp_path):
     said = []
     unfitted = NRTSI(preset="tiny", steps=3, time="time", id="station", columns=["x", "n"])
-    done = impute_files(unfitted, folder, tmp_path / "out", say=said.append)
-    assert said == ["training on 3 of 3 parts (360 rows)"]
+    done = impute_files(unfitted, folder, tmp_path / "out", log_line=said.append)
+    assert said == ["training on 3 of 3 shards (360 rows)"]
     assert (done.left, done.steps) == (0, 3)
 
 
 def test_the_sample_is_spread_over_the_input_and_bounded(tmp_path):
     path = write(tmp_path / "a.parquet", table(1000))
-    parts = parts_of(sources_of(path, memory(30)))
-    chosen = [part.number for part in sample(parts)]
+    parts = shards_of(input_files(path, memory(30)))
+    chosen = [part.number for part in sample_shards(parts)]
     assert len(chosen) == 3
     assert np.ptp(chosen) > len(parts) / 2
-    assert sample(parts_of(sources_of(path, 10**9))) == parts_of(sources_of(path, 10**9))
+    assert sample_shards(shards_of(input_files(path, 10**9))) == shards_of(
+        input_files(path, 10**9)
+    )
 
 
 def test_what_cannot_be_learnt_from_is_refused(tmp_path):
     words = {"preset": "tiny", "steps": 2, "time": "time"}
     write(tmp_path / "in/a.parquet", table(40, series=1))
     write(tmp_path / "in/b.parquet", table(40, series=1))
-    with pytest.raises(
-        InputError, match=r"times must be unique.*2 parts to train on, joined.*--mod"
-    ):
+    with pytest.raises(InputError, match=r"times must be unique.*2 shards to train on; .*--model"):
         impute_files(NRTSI(**words), tmp_path / "in", tmp_path / "out")
     write(tmp_path / "none/a.parquet", table(8).slice(0, 0))
-    with pytest.raises(InputError, match="must be at least one row to learn from"):
+    with pytest.raises(InputError, match="must have at least one row to train on"):
         impute_files(NRTSI(**words), tmp_path / "none", tmp_path / "out2")
 
 
@@ -521,7 +533,7 @@ def test_times_that_go_back_where_a_file_is_cut_are_refused(model, tmp_path):
     with pytest.raises(
         InputError, match=r"a.parquet must have the rows of each series in order o"
     ):
-        impute_files(model, path, tmp_path / "out.parquet", memory=memory(80))
+        impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(80))
     impute_files(model, path, tmp_path / "whole.parquet")  # in one part order does not matter
     assert files_in(tmp_path) == ["a.parquet", "whole.parquet"]
 
@@ -533,7 +545,7 @@ def test_a_refusal_before_anything_was_done_leaves_nothing_behind(model, tmp_pat
     order = np.concatenate([np.arange(180), np.arange(20)])
     path = write(tmp_path / "a.parquet", whole.take(order))
     with pytest.raises(InputError, match="must have the rows of each series in order of time"):
-        impute_files(model, path, tmp_path / "out.parquet", memory=memory(rows))
+        impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(rows))
     assert files_in(tmp_path) == ["a.parquet"]
 
 
@@ -541,12 +553,12 @@ def test_a_mistake_in_the_data_names_the_file_and_the_part(model, tmp_path):
     x = table(200)["x"].to_numpy().copy()
     x[150] = np.inf
     path = write(tmp_path / "a.parquet", table(200).set_column(2, "x", pa.array(x)))
-    parts = parts_of(sources_of(path, memory(120)))
+    parts = shards_of(input_files(path, memory(120)))
     first = parts[1].first
     with pytest.raises(
-        InputError, match=rf"a\.parquet, part from row {first} on: .*inf at row {150 - first} "
+        InputError, match=rf"a\.parquet, shard from row {first}: .*inf at row {150 - first} "
     ):
-        impute_files(model, path, tmp_path / "out.parquet", memory=memory(120))
+        impute_files(model, path, tmp_path / "out.parquet", memory_limit=memory(120))
 
 
 def test_files_that_are_not_alike_are_refused(model, tmp_path):
@@ -565,7 +577,9 @@ def test_files_that_are_not_alike_are_refused(model, tmp_path):
 
 def test_what_is_no_parquet_is_refused(model, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty must hold files that end in \.parquet or \.pq"):
+    with pytest.raises(
+        InputError, match=r"empty must contain files that end in \.parquet or \.pq"
+    ):
         impute_files(model, tmp_path / "empty", tmp_path / "out")
     (tmp_path / "a.parquet").write_text("no")
     with pytest.raises(InputError, match=r"a\.parquet is not a readable Parquet file"):
@@ -589,10 +603,10 @@ def test_places_that_do_not_suit_are_refused(model, folder, tmp_path):
             impute_files(model, source, target)
 
     one = write(tmp_path / "one.parquet", table(40))
-    refused(folder, folder, "must lie apart from")
-    refused(folder, folder / "out", "must lie apart from")
-    refused(folder / "a", folder, "must lie apart from")
-    refused(one, one, "must lie apart from")
+    refused(folder, folder, "must not overlap the input")
+    refused(folder, folder / "out", "must not overlap the input")
+    refused(folder / "a", folder, "must not overlap the input")
+    refused(one, one, "must not overlap the input")
     refused(folder, tmp_path / "out.csv", "must be a folder, because .* is one")
     refused(folder, one, "must be a folder, because .* is one")
     refused(one, tmp_path / "out.csv", r"must end in \.parquet or \.pq")
@@ -628,7 +642,9 @@ def test_hidden_files_and_runs_of_others_are_left_alone(model, folder, tmp_path,
     theirs.parent.mkdir(parents=True)
     theirs.write_text('{"mine": true}')
     for words in ({}, {"overwrite": True}, {"resume": True}):
-        with pytest.raises(InputError, match=r"must be free .* nrtsi did not write"):
+        with pytest.raises(
+            InputError, match=r"is needed for unfinished work, .* nrtsi did not write"
+        ):
             impute_files(model, folder, tmp_path / "out", **words)
     assert theirs.read_text() == '{"mine": true}'
 
@@ -649,7 +665,7 @@ def test_what_a_link_to_another_disk_points_to_is_written(model, folder, tmp_pat
     (tmp_path / "out").symlink_to(elsewhere / "far")
     (elsewhere / "far").mkdir()
     assert work_folder(tmp_path / "out.parquet") == elsewhere / "far.parquet.partial"
-    impute_files(model, data, tmp_path / "out.parquet", memory=memory(90))
+    impute_files(model, data, tmp_path / "out.parquet", memory_limit=memory(90))
     assert same_but_for_gaps(read(elsewhere / "far.parquet"), table(300))
     impute_files(model, folder, tmp_path / "out")
     assert len(files_in(elsewhere / "far")) == 3
@@ -687,11 +703,11 @@ def cut_after(model, parts):
     calls = []
 
     class Failing(NRTSI):
-        def impute(self, *arguments, **options):
+        def run(self, *arguments, **options):
             calls.append(1)
             if len(calls) > parts:
                 raise CutError
-            return super().impute(*arguments, **options)
+            return super().run(*arguments, **options)
 
     failing = Failing()
     failing.__dict__.update(model.__dict__)
@@ -708,7 +724,10 @@ def begun(model, folder, tmp_path):
 
 
 def test_an_unfinished_run_is_not_forgotten(model, begun):
-    with pytest.raises(InputError, match=r"out\.partial is left from .*--resume .*--overwrite"):
+    with pytest.raises(
+        InputError,
+        match=r"out\.partial contains an interrupted run; add --resume .*--overwrite to start over",
+    ):
         impute_files(model, *begun)
 
 
@@ -725,18 +744,21 @@ def test_another_model_memory_or_input_is_refused(model, begun):
     other = NRTSI(preset="tiny", steps=4).fit(
         table(400), time="time", id="station", columns=["x", "n"]
     )
-    with pytest.raises(InputError, match="got another model; give the same again, or add --overw"):
+    with pytest.raises(
+        InputError,
+        match=r"cannot resume the run in .*: the model has changed; use the original one, or start over",
+    ):
         impute_files(other, folder, out, resume=True)
-    with pytest.raises(InputError, match="got another memory;"):
-        impute_files(model, folder, out, memory="2GiB", resume=True)
+    with pytest.raises(InputError, match="the memory limit has changed;"):
+        impute_files(model, folder, out, memory_limit="2GiB", resume=True)
     write(folder / "b/day-1.PQ", table(40))
-    with pytest.raises(InputError, match=r"got another input \(b/day-1.PQ was changed\)"):
+    with pytest.raises(InputError, match=r"the input has changed \(b/day-1.PQ was changed\)"):
         impute_files(model, folder, out, resume=True)
     write(folder / "b/day-1.PQ", table(40)).rename(folder / "b/day-3.PQ")
-    with pytest.raises(InputError, match=r"got another input \(b/day-3.PQ was added\)"):
+    with pytest.raises(InputError, match=r"the input has changed \(b/day-3.PQ was added\)"):
         impute_files(model, folder, out, resume=True)
     (folder / "b/day-3.PQ").unlink()
-    with pytest.raises(InputError, match=r"got another input \(b/day-1.PQ was removed\)"):
+    with pytest.raises(InputError, match=r"the input has changed \(b/day-1.PQ was removed\)"):
         impute_files(model, folder, out, resume=True)
 
 
@@ -749,7 +771,7 @@ def test_a_run_is_the_same_whatever_is_done_with_empty_series(model, begun):
 def test_the_memory_is_that_of_the_run_to_be_resumed(model, tmp_path):
     data, out = write(tmp_path / "in.parquet", table(330)), tmp_path / "out.parquet"
     with pytest.raises(CutError):
-        impute_files(cut_after(model, 1), data, out, memory=memory(90))
+        impute_files(cut_after(model, 1), data, out, memory_limit=memory(90))
     assert impute_files(model, data, out, resume=True).parts > 2
 
 
@@ -759,7 +781,7 @@ def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
         FittedModel, "with_memory_limit", lambda s, m: seen.append(m) or within(s, m)
     )
-    impute_files(model, folder, tmp_path / "out", memory="300MB")
+    impute_files(model, folder, tmp_path / "out", memory_limit="300MB")
     assert set(seen) == {300_000_000}
     assert model.memory_limit == "1GiB"
 
@@ -771,7 +793,7 @@ def test_the_memory_steers_the_engine_where_a_file_is_filled_at_once(model, tmp_
     monkeypatch.setattr(
         FittedModel, "with_memory_limit", lambda s, m: seen.append(m) or within(s, m)
     )
-    words = ["--model", tmp_path / "m.nrtsi", "--memory", "300MB"]
+    words = ["--model", tmp_path / "m.nrtsi", "--memory-limit", "300MB"]
     assert run("impute", data, "--out", tmp_path / "out.csv", *words).exit_code == 0
     assert set(seen) == {300_000_000}
 
@@ -784,7 +806,7 @@ def test_a_committed_file_that_was_lost_is_made_again(model, begun):
 
 def test_without_anything_to_resume_it_starts(model, folder, tmp_path):
     said = []
-    impute_files(model, folder, tmp_path / "out", resume=True, say=said.append)
+    impute_files(model, folder, tmp_path / "out", resume=True, log_line=said.append)
     assert said == [
         f"there is no {tmp_path / 'out.partial'} to resume; starting from the beginning"
     ]
@@ -794,7 +816,8 @@ def test_a_folder_that_is_not_ours_is_left_alone(model, folder, tmp_path):
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / "thesis.txt").write_text("mine")
     with pytest.raises(
-        InputError, match=r"out\.partial must be free .* nrtsi did not write; move"
+        InputError,
+        match=r"out\.partial is needed for unfinished work, .* nrtsi did not write; move",
     ):
         impute_files(model, folder, tmp_path / "out", overwrite=True)
     assert files_in(tmp_path / "out.partial") == ["thesis.txt"]
@@ -811,7 +834,9 @@ def test_a_line_that_was_cut_off_counts_for_nothing(model, begun):
 def test_a_folder_that_refuses_to_be_written_is_told(model, folder, tmp_path):
     out = tmp_path / "out"
     out.mkdir(mode=0o500)
-    with pytest.raises(InputError, match=r"cannot be written: Permission denied.*--resume to go"):
+    with pytest.raises(
+        InputError, match=r"cannot be written: Permission denied.*--resume to continue"
+    ):
         impute_files(model, folder, out)
 
 
@@ -821,12 +846,12 @@ def test_a_run_cut_short_anywhere_ends_with_the_same_bytes(model, tmp_path, fold
     source = folder if kind == "folder" else write(tmp_path / "a.parquet", table(330))
     suffix, size = ("", "1GiB") if kind == "folder" else (".parquet", memory(90))
     plain, out = tmp_path / f"plain{suffix}", tmp_path / f"out{suffix}"
-    summary = impute_files(model, source, plain, memory=size)
-    assert summary.parts > 2
+    summary = impute_files(model, source, plain, memory_limit=size)
+    assert summary.shards > 2
     try:
-        impute_files(cut_after(model, parts), source, out, memory=size)
+        impute_files(cut_after(model, parts), source, out, memory_limit=size)
     except CutError:
-        assert impute_files(model, source, out, memory=size, resume=True) == summary
+        assert impute_files(model, source, out, memory_limit=size, resume=True) == summary
     for one, two in (
         [(plain, out)]
         if plain.is_file()
@@ -855,35 +880,37 @@ def test_the_command_fills_a_folder(model, folder, tmp_path):
     result = run("impute", folder, "--out", tmp_path / "out", "--model", tmp_path / "m.nrtsi")
     assert result.exit_code == 0, result.output
     gaps = sum(read(path)["n"].null_count for path in folder.glob("?/*"))
-    assert f"of 720 cells imputed (3 files, 3 parts) by {tmp_path / 'm.nrtsi'} in" in result.stdout
+    assert (
+        f"of 720 cells imputed (3 files, 3 shards) by {tmp_path / 'm.nrtsi'} in" in result.stdout
+    )
     assert gaps
     assert len(files_in(tmp_path / "out")) == 3
 
 
 def test_the_command_trains_on_a_sample_and_says_so(tmp_path):
     path = write(tmp_path / "a.parquet", table(400))
-    words = ["--steps", 3, "--preset", "tiny", "--memory", memory(150)]
+    words = ["--steps", 3, "--preset", "tiny", "--memory-limit", memory(150)]
     result = run("impute", path, "--out", tmp_path / "o.parquet", *words)
     assert result.exit_code == 0, result.output
-    assert "nrtsi: training on 3 of 3 parts (400 rows)\nnrtsi: time: column" in result.stderr
-    assert "(1 file, 3 parts), 3 steps in" in result.stdout
+    assert "nrtsi: training on 3 of 3 shards (400 rows)\nnrtsi: time: column" in result.stderr
+    assert "(1 file, 3 shards), 3 steps in" in result.stdout
 
 
 def test_files_that_fit_and_csv_are_filled_at_once(tmp_path):
     path = write(tmp_path / "a.parquet", table(400))
-    assert not in_parts(path, tmp_path / "o.parquet", "1GiB")
-    assert in_parts(path, tmp_path / "o.parquet", memory(150))
-    assert not in_parts(path, tmp_path / "o.csv", memory(150))
+    assert not needs_shards(path, tmp_path / "o.parquet", "1GiB")
+    assert needs_shards(path, tmp_path / "o.parquet", memory(150))
+    assert not needs_shards(path, tmp_path / "o.csv", memory(150))
     with pytest.raises(InputError, match=r"absent\.parquet does not exist; check the name"):
-        in_parts(tmp_path / "absent.parquet", tmp_path / "o.parquet", 1)
-    assert in_parts(tmp_path, tmp_path / "o", "1GiB")
+        needs_shards(tmp_path / "absent.parquet", tmp_path / "o.parquet", 1)
+    assert needs_shards(tmp_path, tmp_path / "o", "1GiB")
 
 
 def test_options_that_do_not_suit_are_refused(folder, tmp_path):
     out, csv = tmp_path / "out", tmp_path / "a.csv"
     csv.write_text("time,x\n0,1\n1,\n2,3\n")
     result = run("impute", folder, "--out", out, "--every", "15min")
-    assert refused(result, f"--every must not be given for {folder}, which is filled part by part")
+    assert refused(result, f"--every must not be given for {folder}, which is imputed in shards")
     assert refused(run("impute", folder, "--out", out, "--at", csv), "--at must not be given for")
     result = run("impute", csv, "--out", tmp_path / "o.csv", "--resume")
     assert refused(result, "--resume must come with a folder, or with a Parquet file larger than")
@@ -892,15 +919,15 @@ def test_options_that_do_not_suit_are_refused(folder, tmp_path):
         folder / "b" / "day-1.PQ",
         "--out",
         tmp_path / "o.parquet",
-        "--memory",
+        "--memory-limit",
         memory(60),
         "--every",
         "15min",
     )
-    assert refused(result, "leave it out, or allow more --memory")
+    assert refused(result, "leave it out, or raise --memory-limit")
     result = run("impute", tmp_path / "nodays", "--out", out)
     assert refused(result, f"{tmp_path / 'nodays'} does not exist; check the name and the folder")
-    result = run("impute", csv, "--out", tmp_path / "o.csv", "--memory", "lots")
+    result = run("impute", csv, "--out", tmp_path / "o.csv", "--memory-limit", "lots")
     assert refused(result, "memory must be a positive number of bytes or a text such as")
     result = run("fit", folder, "--out", tmp_path / "m.nrtsi")
     assert refused(result, "must be a file, got a folder; name the file in it (nrtsi impute takes")
@@ -909,10 +936,10 @@ def test_options_that_do_not_suit_are_refused(folder, tmp_path):
 def test_a_large_file_that_becomes_no_parquet_is_told(model, tmp_path):
     model.save(tmp_path / "m.nrtsi")
     path = write(tmp_path / "a.parquet", table(400))
-    words = ["--model", tmp_path / "m.nrtsi", "--memory", memory(150)]
+    words = ["--model", tmp_path / "m.nrtsi", "--memory-limit", memory(150)]
     result = run("impute", path, "--out", tmp_path / "o.csv", *words)
     assert result.exit_code == 0, result.output
-    told = "needs more than --memory: only a Parquet file is written part by part"
+    told = "needs more than --memory-limit: only Parquet output is written in shards"
     assert result.stderr == f"nrtsi: {path} {told}\n"
 
 
@@ -924,10 +951,10 @@ def test_an_interruption_says_how_to_go_on(model, folder, tmp_path, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(NRTSI, "impute", interrupted)
+        patch.setattr(NRTSI, "run", interrupted)
         result = run(*command)
     assert result.exit_code == 130
-    kept = f"what is done is kept in {tmp_path / 'out.partial'}: add --resume to go on"
+    kept = f"finished work is in {tmp_path / 'out.partial'}: add --resume to continue"
     assert result.stderr == f"nrtsi: interrupted; {kept}\n"
     assert run(*command, "--resume").exit_code == 0
 
@@ -935,7 +962,7 @@ def test_an_interruption_says_how_to_go_on(model, folder, tmp_path, monkeypatch)
 def test_an_interruption_of_training_ends_the_run(tmp_path, monkeypatch):
     """What was half learnt fills nothing; going on ends as if nothing had been."""
     data = write(tmp_path / "in.parquet", table(400))
-    words = ["--steps", 24, "--preset", "tiny", "--memory", memory(150), "--quiet"]
+    words = ["--steps", 24, "--preset", "tiny", "--memory-limit", memory(150), "--quiet"]
     assert run("impute", data, "--out", tmp_path / "plain.parquet", *words).exit_code == 0
 
     def interrupt(self, event):
@@ -947,7 +974,7 @@ def test_an_interruption_of_training_ends_the_run(tmp_path, monkeypatch):
         patched.setattr(ProgressBar, "__call__", interrupt)
         result = run("impute", data, "--out", out, *words)
     assert result.exit_code == 130
-    assert "add --resume to go on" in result.stderr
+    assert "add --resume to continue" in result.stderr
     assert files_in(work_folder(out)) == ["run.json", "training.checkpoint"]
     del words[4:6]  # the memory is known
     assert run("impute", data, "--out", out, *words, "--resume").exit_code == 0
@@ -958,11 +985,11 @@ def test_a_run_that_was_begun_in_parts_is_not_forgotten_with_more_memory(model, 
     model.save(tmp_path / "m.nrtsi")
     data, out = write(tmp_path / "in.parquet", table(330)), tmp_path / "out.parquet"
     with pytest.raises(CutError):
-        impute_files(cut_after(model, 1), data, out, memory=memory(90))
+        impute_files(cut_after(model, 1), data, out, memory_limit=memory(90))
     command = ["impute", data, "--out", out, "--model", tmp_path / "m.nrtsi"]
-    result = run(*command, "--resume", "--memory", "4GiB")
-    assert refused(result, f"--memory must be that of the run in {work_folder(out)}, ")
-    assert refused(run(*command), "is left from a run that was cut short; add --resume")
+    result = run(*command, "--resume", "--memory-limit", "4GiB")
+    assert refused(result, f"--memory-limit must be that of the run in {work_folder(out)}, ")
+    assert refused(run(*command), "contains an interrupted run; add --resume")
     assert run(*command, "--overwrite").exit_code == 0
     assert not work_folder(out).exists()
 
@@ -1000,7 +1027,7 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, kind):
         source, suffix = write(tmp_path / "in.parquet", whole), ".parquet"
         size = memory(200)
     out, work = tmp_path / f"out{suffix}", tmp_path / f"out{suffix}.partial"
-    options = ["--model", tmp_path / "m.nrtsi", "--memory", size]
+    options = ["--model", tmp_path / "m.nrtsi", "--memory-limit", size]
     made = work if kind == "file" else out
     code = "import sys; from nrtsi.cli.main import main; sys.argv[0] = 'nrtsi'; main()"
     command = [sys.executable, "-c", code, "impute", source, "--out", out, *options]
@@ -1014,12 +1041,12 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, kind):
     (work / ".00000009.0123456789ab.parquet").write_text("half a par")  # as a kill may leave it
     calls = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NRTSI, "impute", counted(NRTSI.impute, calls))
+        patch.setattr(NRTSI, "run", counted(NRTSI.run, calls))
         result = run("impute", source, "--out", out, *options, "--resume")
     assert result.exit_code == 0, result.output
     plain = tmp_path / f"plain{suffix}"
-    summary = impute_files(model, source, plain, memory=size)
-    assert len(calls) == summary.parts - len(before)
+    summary = impute_files(model, source, plain, memory_limit=size)
+    assert len(calls) == summary.shards - len(before)
     assert f"wrote {out}: {summary.imputed:,} of {summary.cells:,} cells imputed" in result.stdout
     if kind == "file":
         assert out.read_bytes() == plain.read_bytes()
@@ -1061,7 +1088,7 @@ def test_memory_does_not_grow_with_the_data(model, tmp_path):
         whole = table(20_000 * times, whole=True)
         write(path, whole, row_group_size=whole.num_rows)  # a single row group: the hardest case
         words = ["impute", path, "--out", f"{path}.out.parquet", "--model", tmp_path / "m.nrtsi"]
-        words = [sys.executable, "-c", MEASURED, *words, "--memory", memory(10_000)]
+        words = [sys.executable, "-c", MEASURED, *words, "--memory-limit", memory(10_000)]
         done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
         wrote, kib = done.stdout.strip().split("\n")
         assert f"of {2 * whole.num_rows:,} cells imputed" in wrote
@@ -1077,8 +1104,10 @@ def test_memory_does_not_grow_with_the_data(model, tmp_path):
 def test_a_gap_that_is_too_long_stays_over_all_its_parts(model, tmp_path):
     whole = hollow(table(600, series=2, seed=3), np.arange(121, 481, 2))
     path, target = write(tmp_path / "in.parquet", whole), tmp_path / "out.parquet"
-    done = impute_files(model, path, target, memory=memory(60), options=ImputeOptions(max_gap=100))
-    assert done.parts >= 8
+    done = impute_files(
+        model, path, target, memory_limit=memory(60), options=ImputeOptions(max_gap=100)
+    )
+    assert done.shards >= 8
     left = np.asarray(read(target)["x"].is_null()) | np.isnan(read(target)["x"].to_numpy())
     assert left[121:481:2].all()
     at_once = model.impute(whole, max_gap=100)["x"].to_numpy()

@@ -1,4 +1,4 @@
-"""Imputation from Parquet to Parquet, part by part, in memory that does not grow with the data.
+"""Imputes Parquet files of any size in shards, and resumes interrupted runs.
 
 The names load on first use: a look at a file's size must not wait for PyTorch.
 """

@@ -1,7 +1,7 @@
-"""Rows of neighbouring parts that a part is imputed with."""
+"""Rows of the neighbouring shards with which a shard is imputed."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,152 +9,127 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.scale.sources import Part
+from nrtsi.scale.shards import Shard
 from nrtsi.tables import Clock, Columns, read
 
-__all__ = ["CONTEXT", "FAR", "Ends", "after", "before", "ends_of", "known_ends", "refuse_disorder"]
+__all__ = [
+    "CHANNEL_ROWS",
+    "CONTEXT_ROWS",
+    "ShardEnds",
+    "context_rows",
+    "known_ends",
+    "unsorted_error",
+]
 
-CONTEXT = 256
-"""Rows with something observed that a series takes along from the part before and the one after,
-with the missing rows among them."""
+CONTEXT_ROWS = 256
+"""Observed rows of a series that a shard gets from each neighbour, with the missing rows among
+them."""
 
-FAR = 16
-"""Known rows of every channel that it takes along beside these: a channel can be missing where
-others are not, and for longer than a part."""
+CHANNEL_ROWS = 16
+"""Known rows of every channel that it gets in addition: a channel can be missing where others are
+not, and for longer than a shard."""
 
-
-@dataclass(frozen=True)
-class ContextRows:
-    """Some rows of a part and the series each belongs to."""
-
-    table: Any
-    owner: Int[np.ndarray, " row"]
-
-    def of(self, series: Bool[np.ndarray, " series"]) -> Any:
-        """The rows of these series."""
-        return self.table.filter(pa.array(series[self.owner]))
+Rows = Bool[np.ndarray, " row"]
 
 
 @dataclass(frozen=True)
-class Ends:
-    """What the neighbours of a part must know of it."""
+class ShardEnds:
+    """The part of a shard that its neighbours need."""
 
-    part: Part
+    shard: Shard
     ids: tuple[Any, ...]
-    """The series of the part."""
+    """The series of the shard."""
 
-    begin: Float[np.ndarray, " series"]
-    """Time of each series' first row."""
+    first_time: Float[np.ndarray, " series"]
+    last_time: Float[np.ndarray, " series"]
+    head: Any
+    """The first rows of each series, a `pyarrow.Table`."""
 
-    end: Float[np.ndarray, " series"]
-    """Time of each series' last row."""
+    head_owner: Int[np.ndarray, " head_row"]
+    """The series of each of these rows."""
 
-    head: ContextRows
-    tail: ContextRows
+    tail: Any
+    """The last rows of each series."""
+
+    tail_owner: Int[np.ndarray, " tail_row"]
     missing: int
-    """Cells that are missing."""
+    """Number of missing cells."""
 
-    counted: bool
-    """Whether times are row numbers, which begin anew in every part."""
+    numbered: bool
+    """True if times are row numbers, which start again in every shard."""
+
+    @classmethod
+    def of(cls, shard: Shard, table: Any, columns: Columns, clock: Clock) -> "ShardEnds":
+        """The ends of the series in `table`, the rows of `shard` in the columns of the model.
+
+        Raises:
+            InputError: The rows cannot be used.
+        """
+        panel = read(table, columns, clock=clock)
+        series, rows = panel.series, panel.query_rows
+        owner = series.owner[rows]
+        near = _ends(series, np.logical_or.reduce(series.observed, axis=1), CONTEXT_ROWS)
+        known = known_ends(series, CHANNEL_ROWS)
+        head, tail = ((a | b)[rows] for a, b in zip(near, known, strict=True))
+        return cls(
+            shard=shard,
+            ids=panel.ids,
+            first_time=series.time[series.start[:-1]],
+            last_time=series.time[series.start[1:] - 1],
+            # A filter copies, so that the table of the shard can be freed.
+            head=table.filter(pa.array(head)),
+            head_owner=owner[head],
+            tail=table.filter(pa.array(tail)),
+            tail_owner=owner[tail],
+            missing=int((~series.observed).sum()),
+            numbered=columns.time is None,
+        )
 
 
-def ends_of(part: Part, table: Any, columns: Columns, clock: Clock) -> Ends:
-    """The ends of the series in `table`, which has the rows of `part` and the model's columns.
+def context_rows(earlier: ShardEnds, later: ShardEnds) -> tuple[Any, Any]:
+    """The rows that two consecutive shards give each other, of the series that continue.
+
+    Returns:
+        The tail of `earlier`, for `later`; and the head of `later`, for `earlier`.
 
     Raises:
-        InputError: The rows cannot be used; the message names the file.
+        InputError: Both are shards of one file, and the times of a series go back between them.
     """
-    panel = read(table, columns, clock=clock)
-    series = panel.series
-    first, last = _near_ends(series, np.logical_or.reduce(series.observed, axis=1), CONTEXT)
-    first_known, last_known = known_ends(series, FAR)
-    first, last = first | first_known, last | last_known
-    return Ends(
-        part=part,
-        ids=panel.ids,
-        begin=series.time[series.start[:-1]],
-        end=series.time[series.start[1:] - 1],
-        head=_rows(table, series.owner[panel.query_rows], first[panel.query_rows]),
-        tail=_rows(table, series.owner[panel.query_rows], last[panel.query_rows]),
-        missing=int((~series.observed).sum()),
-        counted=columns.time is None,
+    index = {key: number for number, key in enumerate(earlier.ids)}
+    pairs = [(index[key], number) for number, key in enumerate(later.ids) if key in index]
+    ending, beginning = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    ascends = earlier.numbered | (earlier.last_time[ending] < later.first_time[beginning])
+    if earlier.shard.file is later.shard.file and not ascends.all():
+        raise unsorted_error(later.shard, later.ids[beginning[int(np.argmin(ascends))]])
+    tail = np.isin(earlier.tail_owner, ending[ascends])
+    head = np.isin(later.head_owner, beginning[ascends])
+    return earlier.tail.filter(pa.array(tail)), later.head.filter(pa.array(head))
+
+
+def unsorted_error(shard: Shard, key: Any) -> InputError:
+    """The error for a series whose times go back between two shards of a file."""
+    return InputError(
+        f"{shard.file.path} must have the rows of each series in order of time, because it is "
+        f"imputed in shards, got a time of series {key!r} at or after row {shard.first:,} that is "
+        f"not later than those before; sort it by time, or raise the memory limit"
     )
 
 
-def before(own: Ends, neighbour: Ends) -> Any:
-    """The last rows in the part before of the series that go on in this one.
-
-    Raises:
-        InputError: Both are parts of one file, and a series goes back in time between them.
-    """
-    here, there = _shared(own, neighbour)
-    return neighbour.tail.of(_going_on((neighbour, there), (own, here), of=0))
-
-
-def after(own: Ends, neighbour: Ends) -> Any:
-    """The first rows in the part after of the series that go on there.
-
-    Raises:
-        InputError: Both are parts of one file, and a series goes back in time between them.
-    """
-    here, there = _shared(own, neighbour)
-    return neighbour.head.of(_going_on((own, here), (neighbour, there), of=1))
-
-
-def _going_on(
-    earlier: tuple[Ends, np.ndarray], later: tuple[Ends, np.ndarray], *, of: Literal[0, 1]
-) -> Bool[np.ndarray, " series"]:
-    """True for the series, of the earlier or the later part, that go on from one to the other."""
-    (first, ending), (second, beginning) = earlier, later
-    ascends = first.counted | (first.end[ending] < second.begin[beginning])
-    if first.part.source is second.part.source and not ascends.all():
-        refuse_disorder(second.part, second.ids[beginning[int(np.argmin(ascends))]])
-    chosen = np.zeros(len((first, second)[of].ids), dtype=bool)
-    chosen[(ending, beginning)[of][ascends]] = True
-    return chosen
-
-
-def refuse_disorder(part: Part, key: Any) -> None:
-    """Raises `InputError`: a series goes back in time where a file is cut."""
-    raise InputError(
-        f"{part.source.path} must have the rows of each series in order of time, because it is "
-        f"read in parts, got series {key!r} going back or standing still at row {part.first:,}; "
-        f"sort it by time, or allow more memory"
-    )
-
-
-def known_ends(
-    series: SeriesSet, most: int
-) -> tuple[Bool[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
-    """The first known rows of each channel in every series, and the last, so many of each."""
+def known_ends(series: SeriesSet, count: int) -> tuple[Rows, Rows]:
+    """The first and the last `count` known rows of each channel in every series."""
     first, last = np.zeros((2, series.rows), dtype=bool)
     for known in series.observed.T:
-        begin, end = _near_ends(series, known, most)
+        begin, end = _ends(series, known, count)
         first |= known & begin
         last |= known & end
     return first, last
 
 
-def _near_ends(
-    series: SeriesSet, known: Bool[np.ndarray, " row"], most: int
-) -> tuple[Bool[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
-    """The rows with fewer than `most` known rows before them in their series, or after."""
+def _ends(series: SeriesSet, known: Rows, count: int) -> tuple[Rows, Rows]:
+    """The rows with fewer than `count` known rows before them in their series, and after them."""
     seen = np.cumsum(known)
     base = np.concatenate([[0], seen])[series.start]
     owner = series.owner
-    first = seen - known - base[:-1][owner] < most
-    last = base[1:][owner] - seen < most
+    first = seen - known - base[:-1][owner] < count
+    last = base[1:][owner] - seen < count
     return first, last
-
-
-def _rows(table: Any, owner: np.ndarray, chosen: np.ndarray) -> ContextRows:
-    # A filter copies: the part itself can be forgotten.
-    return ContextRows(table.filter(pa.array(chosen)), owner[chosen])
-
-
-def _shared(own: Ends, neighbour: Ends) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the series that both have, in the one and in the other."""
-    place = {key: index for index, key in enumerate(own.ids)}
-    pairs = [(place[key], index) for index, key in enumerate(neighbour.ids) if key in place]
-    shared = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return shared[:, 0], shared[:, 1]

@@ -1,159 +1,216 @@
-"""The folder of an unfinished run: what was asked, what is done, and parts on their way."""
+"""The folder of an unfinished run: its settings, finished shards and their counts."""
 
 import errno
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from nrtsi.core.atomic import atomic
 from nrtsi.errors import InputError
+from nrtsi.scale.shards import InputFile, Shard
 
-__all__ = ["Work", "begun_in", "memory_for", "work_folder"]
+__all__ = ["Journal", "memory_limit_for", "read_run", "work_folder"]
 
 _RUN, _DONE = "run.json", "done.jsonl"
-_HALF_A_RUN = re.compile(r"\.run\.[0-9a-f]+\.json")  # `_RUN` while it is written
-_USUAL = "1GiB"
+_PARTIAL_RUN = re.compile(r"\.run\.[0-9a-f]+\.json")  # `_RUN` while it is written
+_DEFAULT_LIMIT = "1GiB"
 
 
 def work_folder(target: Path) -> Path:
-    """Where a run that writes to `target` keeps what is unfinished: on the same disk."""
-    place = Path(os.path.realpath(target))  # what a link points to, not the link
-    return place.parent / f"{place.name}.partial"
+    """The folder of unfinished work of a run that writes to `target`, on the same disk."""
+    real = Path(os.path.realpath(target))
+    return real.parent / f"{real.name}.partial"
 
 
-def memory_for(memory: str | float | None, target: Path, *, resume: bool) -> str | float:
-    """The memory to use: what is given, or that of the run to be resumed, or the usual."""
-    if memory is not None:
-        return memory
-    run = begun_in(work_folder(target)) if resume else None
-    return _USUAL if run is None else run["memory"]
+def memory_limit_for(limit: str | float | None, target: Path, *, resume: bool) -> str | float:
+    """The memory limit to use: the given one, that of the run to resume, or the default."""
+    if limit is not None:
+        return limit
+    run = read_run(work_folder(target)) if resume else None
+    return _DEFAULT_LIMIT if run is None else run["memory limit"]
 
 
-class Work:
-    """What a killed run leaves behind, and how the next one goes on.
+def read_run(folder: Path) -> dict[str, Any] | None:
+    """The settings of the unfinished run in `folder`; None if there is none."""
+    try:
+        run = json.loads((folder / _RUN).read_text())
+    except (OSError, ValueError):
+        return None
+    return run if isinstance(run, dict) and "version of nrtsi" in run else None
 
-    A part is made when its file stands in the folder under its number: it is written beside and
-    renamed. A file is placed when it stands under its name in the output; its size and time of
-    writing are noted before it is moved there, so that it is known from a file of an earlier run.
+
+class Journal:
+    """Records what a run has finished, so that another process can resume it.
+
+    A shard is finished when its file is in the folder under its number: it is written under
+    another name and renamed. An output file is finished when it is at its target; its size and
+    modification time are recorded before it is moved there, which tells it from a file of an
+    earlier run.
+
+    Args:
+        folder: The work folder.
+        targets: The target of each output file by its name.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, targets: Mapping[str, Path]) -> None:
         self.folder = folder
+        self.targets = targets
         self.model = folder / "model.nrtsi"
         self.checkpoint = folder / "training.checkpoint"
-        self.gaps = folder / "gaps.parquet"
-        self._noted = _lines(folder / _DONE)
+        self.long_gaps = folder / "gaps.parquet"
+        self._records = _read_records(folder / _DONE)
 
     @classmethod
-    def begin(
-        cls, folder: Path, identity: dict[str, Any], *, resume: bool, overwrite: bool
-    ) -> "Work":
-        """Opens the folder of an unfinished run, or a new one.
+    def open(
+        cls,
+        folder: Path,
+        targets: Mapping[str, Path],
+        settings: dict[str, Any],
+        *,
+        resume: bool,
+        overwrite: bool,
+    ) -> "Journal":
+        """Opens the folder of an unfinished run, or creates one.
 
         Raises:
-            InputError: There is one and neither `resume` nor `overwrite` is set; or the run in it
-                was another.
+            InputError: As for `check`, or the run to resume has other settings.
         """
-        begun = cls.check(folder, resume=resume, overwrite=overwrite)
-        if begun is not None and resume:
-            _must_be_the_same(folder, begun, identity)
-            return cls(folder)
+        run = cls.check(folder, resume=resume, overwrite=overwrite)
+        if run is not None and resume:
+            _check_settings(folder, run, settings)
+            return cls(folder, targets)
         with _writing(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
         with atomic(folder / _RUN) as temporary:
-            temporary.write_text(json.dumps(identity))
-        return cls(folder)
+            temporary.write_text(json.dumps(settings))
+        return cls(folder, targets)
 
     @staticmethod
     def check(folder: Path, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
-        """What was asked of the unfinished run in the folder; None where there is none.
+        """Returns the settings of the unfinished run in the folder; None if there is none.
 
         Raises:
-            InputError: There is one and neither `resume` nor `overwrite` is set, or something in
-                the way that is not ours.
+            InputError: There is one and neither `resume` nor `overwrite` is set, or the folder
+                contains files that are not ours.
         """
-        run = begun_in(folder)
-        if run is None:
-            _must_be_free(folder)
-        elif not overwrite and not resume:
+        run = read_run(folder)
+        if run is not None and not overwrite and not resume:
             raise InputError(
-                f"{folder} is left from a run that was cut short; add --resume to go on with it, "
-                f"or --overwrite to start anew"
+                f"{folder} contains an interrupted run; add --resume to continue it, "
+                f"or --overwrite to start over"
+            )
+        # A run that was killed at once leaves an empty folder, or an incomplete `_RUN`.
+        ours = run is not None or (
+            folder.is_dir() and all(_PARTIAL_RUN.fullmatch(p.name) for p in folder.iterdir())
+        )
+        if not ours and os.path.lexists(folder):
+            raise InputError(
+                f"{folder} is needed for unfinished work, but contains something that nrtsi did "
+                f"not write; move it away, or choose another --out"
             )
         return run
 
-    def part(self, number: int) -> Path:
-        """The file of a part that has been made."""
-        return self.folder / f"{number:08d}.parquet"
-
-    def counts(self, number: int) -> dict[str, int]:
-        """What was noted of a part."""
-        return self._noted[f"part {number}"]
-
-    def note(self, key: str, record: dict[str, int]) -> None:
-        """Notes a record, on disk before this returns."""
-        path = self.folder / _DONE
-        with _writing(path), path.open("a") as file:
-            file.write(json.dumps([key, record]) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._noted[key] = record
-
-    def note_part(self, number: int, record: dict[str, int]) -> None:
-        """Notes what was done in a part."""
-        self.note(f"part {number}", record)
-
-    def is_made(self, number: int) -> bool:
-        """Whether the part's file stands here."""
-        return f"part {number}" in self._noted and self.part(number).exists()
-
-    def is_placed(self, name: str, target: Path) -> bool:
-        """Whether the file at `target` is the one that this run moved there."""
-        noted = self._noted.get(f"file {name}")
-        return noted is not None and target.exists() and noted == _marks(target)
-
-    def place(self, made: Path, name: str, target: Path) -> None:
-        """Moves a finished file to its place in the output."""
-        key = f"file {name}"
-        self.note(key, _marks(made))
-        with _writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                made.replace(target.resolve())  # what a link points to, not the link
-            except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                with atomic(target) as temporary:  # on another disk: a mount, or a link to it
-                    shutil.copyfile(made, temporary)
-                    self.note(key, _marks(temporary))
-
     @property
-    def is_worthless(self) -> bool:
-        """Whether nothing has been done yet that would have to be done again."""
-        return not (self._noted or self.model.exists() or self.checkpoint.exists())
+    def is_empty(self) -> bool:
+        """True if nothing is recorded that would have to be done again."""
+        return not (self._records or self.model.exists() or self.checkpoint.exists())
+
+    def counts(self, shard: Shard) -> dict[str, int]:
+        """The counts recorded of a shard."""
+        return self._records[f"shard {shard.number}"]
+
+    def has_shard(self, shard: Shard) -> bool:
+        """True if the shard is finished."""
+        return f"shard {shard.number}" in self._records and self._path(shard).exists()
+
+    def has_file(self, file: InputFile) -> bool:
+        """True if the output of `file` is at its target, and this run moved it there."""
+        record, target = self._records.get(f"file {file.name}"), self.targets[file.name]
+        return record is not None and target.exists() and record == _stamp(target)
+
+    def add_shard(self, shard: Shard, table: Any, counts: dict[str, int]) -> None:
+        """Writes an imputed shard and records its counts."""
+        with atomic(self._path(shard)) as temporary:
+            pq.write_table(
+                table,
+                temporary,
+                compression=shard.file.compression,
+                row_group_size=max(1, min(shard.file.group_rows, shard.rows)),
+            )
+            self._record(f"shard {shard.number}", counts)
+
+    def finish_file(self, shards: Sequence[Shard]) -> None:
+        """Moves a file, all `shards` of which are finished, to its target."""
+        file, paths = shards[0].file, [self._path(shard) for shard in shards]
+        path = paths[0]
+        if len(paths) > 1:
+            path = self.folder / "joined.parquet"
+            _concatenate(paths, path, file)
+        self._move(path, f"file {file.name}", self.targets[file.name])
+        for each in paths:
+            each.unlink(missing_ok=True)  # a single one has been moved
 
     def remove(self) -> None:
-        """Removes the folder; what says that it is ours goes last."""
+        """Removes the folder; the file that marks it as ours is removed last."""
         with _writing(self.folder):
             for path in self.folder.iterdir():
                 if path.name != _RUN:
                     path.unlink()
             shutil.rmtree(self.folder)
 
+    def _path(self, shard: Shard) -> Path:
+        return self.folder / f"{shard.number:08d}.parquet"
 
-def _marks(path: Path) -> dict[str, int]:
+    def _record(self, key: str, record: dict[str, int]) -> None:
+        path = self.folder / _DONE
+        with _writing(path), path.open("a") as file:
+            file.write(json.dumps([key, record]) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._records[key] = record
+
+    def _move(self, path: Path, key: str, target: Path) -> None:
+        self._record(key, _stamp(path))
+        with _writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.replace(target.resolve())  # the target of a link, not the link
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                with atomic(target) as temporary:  # on another disk: a mount, or a link to it
+                    shutil.copyfile(path, temporary)
+                    self._record(key, _stamp(temporary))
+
+
+def _concatenate(paths: Sequence[Path], target: Path, file: InputFile) -> None:
+    """Concatenates Parquet files, one row group at a time."""
+    with (
+        atomic(target) as temporary,
+        pq.ParquetWriter(temporary, file.schema, compression=file.compression) as writer,
+    ):
+        for path in paths:
+            with pq.ParquetFile(path) as source:
+                for index in range(source.num_row_groups):
+                    group = source.read_row_group(index)
+                    writer.write_table(group, row_group_size=max(1, group.num_rows))
+
+
+def _stamp(path: Path) -> dict[str, int]:
     status = path.stat()
     return {"size": status.st_size, "modified": status.st_mtime_ns}
 
 
-def _lines(path: Path) -> dict[str, dict[str, int]]:
-    """The records noted, the last of each key; a line that was cut off by a crash is left out."""
+def _read_records(path: Path) -> dict[str, dict[str, int]]:
+    """The last record of each key; a line that a crash cut off is skipped."""
     records: dict[str, dict[str, int]] = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -164,38 +221,18 @@ def _lines(path: Path) -> dict[str, dict[str, int]]:
     return records
 
 
-def begun_in(folder: Path) -> dict[str, Any] | None:
-    """What was asked of the run in the folder; None where it holds none of ours."""
-    try:
-        run = json.loads((folder / _RUN).read_text())
-    except (OSError, ValueError):
-        return None
-    return run if isinstance(run, dict) and "version of nrtsi" in run else None
-
-
-def _must_be_free(folder: Path) -> None:
-    """Refuses to touch a folder, or a file, that no run of this library has made."""
-    # A run that was killed at once leaves a folder with nothing in it, or half of `_RUN`.
-    begun = folder.is_dir() and all(_HALF_A_RUN.fullmatch(p.name) for p in folder.iterdir())
-    if not begun and os.path.lexists(folder):
-        raise InputError(
-            f"{folder} must be free for unfinished work, got something that nrtsi did not write; "
-            f"move it away, or choose another --out"
-        )
-
-
-def _must_be_the_same(folder: Path, found: dict[str, Any], identity: dict[str, Any]) -> None:
-    for what, expected in identity.items():
-        if found.get(what) != expected:
+def _check_settings(folder: Path, run: dict[str, Any], settings: dict[str, Any]) -> None:
+    for name, expected in settings.items():
+        if run.get(name) != expected:
             raise InputError(
-                f"the run in {folder} must be gone on with as it began, got another {what}"
-                f"{_first_changed(found.get(what), expected)}; "
-                f"give the same again, or add --overwrite instead of --resume to start anew"
+                f"cannot resume the run in {folder}: the {name} has changed"
+                f"{_changed_file(run.get(name), expected)}; "
+                f"use the original one, or start over with --overwrite"
             )
 
 
-def _first_changed(found: Any, expected: Any) -> str:
-    """The file that changed, where the two are lists of files."""
+def _changed_file(found: Any, expected: Any) -> str:
+    """The first file that differs, if both are mappings by file."""
     if not (isinstance(found, dict) and isinstance(expected, dict)):
         return ""
     names = [*expected, *found]
@@ -212,5 +249,5 @@ def _writing(path: Path) -> Iterator[None]:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise InputError(
             f"{path} cannot be written: {reason}; free some space or allow writing, "
-            f"then add --resume to go on"
+            f"then add --resume to continue"
         ) from error

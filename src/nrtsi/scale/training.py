@@ -1,8 +1,6 @@
-"""A model for files that do not fit in memory: trained on some of their parts."""
+"""The model of a run: given, saved by an earlier process, or trained on a sample of the shards."""
 
-import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -10,73 +8,74 @@ from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.imputer.functions import load
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.scale.journal import Work
-from nrtsi.scale.reading import read_parts
-from nrtsi.scale.sources import Part
+from nrtsi.scale.journal import Journal
+from nrtsi.scale.shards import Shard, read_shards
 
-__all__ = ["fitted_in", "sample"]
-
-log = logging.getLogger(__name__)
-
-Say = Callable[[str], None]
+__all__ = ["fitted_model", "sample_shards"]
 
 
-def fitted_in(
-    work: Work, model: NRTSI, parts: Sequence[Part], listener: Listener | None, say: Say
+def fitted_model(
+    journal: Journal,
+    model: NRTSI,
+    shards: Sequence[Shard],
+    listener: Listener | None,
+    log_line: Callable[[str], None],
 ) -> NRTSI:
-    """The model that the run in `work` uses: as given, as it was kept, or fitted now and kept.
+    """Returns `model` if it is fitted, otherwise the saved model of the run, trained if needed.
 
     Raises:
-        InputError: The parts cannot be learnt from.
-        KeyboardInterrupt: The training was interrupted; it can be gone on with.
+        InputError: The model cannot be trained on the shards.
+        KeyboardInterrupt: Training was interrupted; its checkpoint is kept.
     """
     if model.__sklearn_is_fitted__():
         return model
-    if not work.model.exists():
-        _fit(work, model, parts, listener, say)
-        model.save(work.model)
-    kept = load(work.model, device=model.device)
-    return kept.set_params(memory_limit=model.memory_limit, on_empty=model.on_empty)
+    if not journal.model.exists():
+        _fit(journal, model, shards, listener, log_line)
+        model.save(journal.model)
+    saved = load(journal.model, device=model.device)
+    return saved.set_params(memory_limit=model.memory_limit, on_empty=model.on_empty)
 
 
-def sample(parts: Sequence[Part]) -> list[Part]:
-    """Whole parts, evenly spaced, as many as memory allows: three of full size."""
-    full = [part for part in parts if part.rows]
-    count = min(len(full), int(3 * len(full) / max(1e-9, sum(part.share for part in full))))
+def sample_shards(shards: Sequence[Shard]) -> list[Shard]:
+    """Evenly spaced shards, as many as fit into memory: three of full size."""
+    full = [shard for shard in shards if shard.rows]
+    share = sum(shard.memory_share for shard in full)
+    count = min(len(full), int(3 * len(full) / max(1e-9, share)))
     while True:
         chosen = [full[(2 * i + 1) * len(full) // (2 * count)] for i in range(count)]
-        if count < 2 or sum(part.share for part in chosen) <= 3:
+        if count < 2 or sum(shard.memory_share for shard in chosen) <= 3:
             return chosen
         count -= 1
 
 
 def _fit(
-    work: Work, model: NRTSI, parts: Sequence[Part], listener: Listener | None, say: Say
+    journal: Journal,
+    model: NRTSI,
+    shards: Sequence[Shard],
+    listener: Listener | None,
+    log_line: Callable[[str], None],
 ) -> None:
-    chosen = sample(parts)
+    chosen = sample_shards(shards)
     if not chosen:
-        raise InputError("there must be at least one row to learn from, got none; give it rows")
-    rows = sum(part.rows for part in chosen)
-    say(f"training on {len(chosen):,} of {len(parts):,} parts ({rows:,} rows)")
+        raise InputError("the input must have at least one row to train on, got none; add rows")
+    rows = sum(shard.rows for shard in chosen)
+    log_line(f"training on {len(chosen):,} of {len(shards):,} shards ({rows:,} rows)")
     on_empty = model.on_empty
+    tables = [table.replace_schema_metadata() for s in chosen for table in read_shards([s])]
     try:
-        panel = model.read(_joined(chosen))
-        for guess in panel.notes:
-            say(guess)
-        # A series that is empty in these parts need not be so in others.
+        panel = model.read(pa.concat_tables(tables))
+        del tables
+        for note in panel.notes:
+            log_line(note)
+        # A series that is empty in these shards may have observations in others.
         model.set_params(on_empty="skip")
-        model.fit_panel(panel, listener=listener, path=work.checkpoint, resume=True)
+        model.fit_panel(panel, listener=listener, path=journal.checkpoint, resume=True)
     except InputError as error:
         raise InputError(
-            f"{error} (this was found in the {len(chosen):,} parts to train on, joined; "
+            f"{error} (found in the {len(chosen):,} shards to train on; "
             f"a model fitted elsewhere can be given with --model)"
         ) from error
     finally:
         model.set_params(on_empty=on_empty)
     if model.interrupted_:
-        raise KeyboardInterrupt  # what was learnt is in the checkpoint, not good enough to be used
-
-
-def _joined(parts: Sequence[Part]) -> Any:
-    tables = (table for part in parts for table in read_parts([part]))
-    return pa.concat_tables(table.replace_schema_metadata() for table in tables)
+        raise KeyboardInterrupt  # the checkpoint has what was learned; it is not good enough yet

@@ -1,4 +1,4 @@
-"""`nrtsi demo`: fills the bundled weather file and scores the filling."""
+"""`nrtsi demo`: imputes the bundled weather table and measures the accuracy."""
 
 import sys
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nrtsi.bench.datasets.weather import CHANNELS, DECIMALS
 from nrtsi.bench.datasets.weather import weather as simulate
@@ -21,42 +20,36 @@ from nrtsi.imputer.selection import backtest_panel
 from nrtsi.report import check_report, write_report
 from nrtsi.report.build import report_of
 from nrtsi.report.plots import plot_series
-from nrtsi.tables.files import Table, check_output, missing_cells, read_table, write_table
+from nrtsi.tables.files import Table, check_output, read_table, write_table
 
 __all__ = ["Demo", "run_demo", "simulated_weather", "weather"]
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration made."""
+    """The files of the demonstration and the accuracy of the imputation."""
 
-    filled: Path
-    """The filled file."""
-
-    picture: Path
-    """A picture of it."""
-
-    page: Path
-    """A report on it."""
-
+    table: Path
+    plot: Path
+    report: Path
     missing: int
-    """Cells that were missing."""
+    """Number of missing cells."""
 
     cells: int
-    """Cells in all."""
+    """Number of all cells."""
 
     backtest: Backtest
-    """Errors of nrtsi and of simple methods on cells that were set aside."""
+    """Errors of nrtsi and of the baselines on hidden cells."""
 
 
 def weather() -> Table:
-    """The bundled file: hours of a simulated weather station, with gaps as real ones have."""
+    """The bundled table: hours of a simulated weather station, with realistic gaps."""
     with as_file(files("nrtsi.bench.datasets") / "weather.csv") as path:
         return read_table(path)
 
 
 def simulated_weather() -> Table:
-    """What the bundled file is made from; `python -m nrtsi.cli.demo FILE` writes it anew."""
+    """The simulation of the bundled table; `python -m nrtsi.cli.demo FILE` writes it."""
     gappy, _ = simulate(seed=0)
     minutes = gappy["time"].astype("datetime64[m]").tolist()
     text = {"time": [f"{minute:%Y-%m-%d %H:%M}" for minute in minutes]}
@@ -74,40 +67,38 @@ def run_demo(
     overwrite: bool = False,
     listener: Listener | None = None,
 ) -> Demo:
-    """Fills the bundled file, draws a picture, scores the filling and reports on all of it.
+    """Imputes the bundled table, plots it, back-tests the model and writes a report.
 
     Raises:
         InputError: An output exists already and `overwrite` is False, or cannot be written.
     """
-    filled_path, picture = folder / "weather_filled.csv", folder / "weather.png"
+    path, picture = folder / "weather_filled.csv", folder / "weather.png"
     page = folder / "weather_report.html"
     _make_folder(folder)
-    check_output(filled_path, overwrite=overwrite)
+    check_output(path, overwrite=overwrite)
     check_writable(picture, overwrite=overwrite)
     check_report(page, overwrite=overwrite)
-    table = weather()
-    model = NRTSI(budget=budget, steps=steps, preset=preset)
+    table, model = weather(), NRTSI(budget=budget, steps=steps, preset=preset)
     panel = model.read(table.typed)
     model.fit_panel(panel, listener=listener)
-    task = ImputeTask.of(panel)
-    result = model.run(task, listener, intervals=True)
-    filled = result.frame()
-    write_table(filled_path, table.fill(filled), overwrite=overwrite)
-    plot_series(picture, table.typed, filled, title="Two months of weather, filled by nrtsi")
-    trial = backtest_panel(model, panel, listener=listener)
+    result = model.run(ImputeTask.of(panel), listener, intervals=True)
+    frame = result.frame()
+    write_table(path, table.fill(frame), overwrite=overwrite)
+    plot_series(picture, table.typed, frame, title="Two months of weather, imputed by nrtsi")
+    backtest = backtest_panel(model, panel, listener=listener)
     report = report_of(
         panel,
         result,
-        trial,
-        task.options,
+        backtest,
+        result.task.options,
         source="weather.csv",
         command="nrtsi demo",
         settings=model.info(),
     )
     write_report(page, report, overwrite=overwrite)
-    missing = [pc.sum(missing_cells(column)).as_py() for column in table.typed.columns[1:]]
-    cells = len(missing) * table.typed.num_rows
-    return Demo(filled_path, picture, page, sum(missing), cells, trial)
+    observed = panel.series.observed
+    missing = int((~observed).sum())
+    return Demo(path, picture, page, missing, observed.size, backtest)
 
 
 def _make_folder(folder: Path) -> None:
@@ -115,7 +106,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{folder} cannot be made a folder: {error.strerror}; choose another with --out"
+            f"{folder} cannot be created: {error.strerror}; choose another folder with --out"
         ) from error
 
 

@@ -6,63 +6,57 @@
 import gc
 import json
 import os
+import shlex
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nrtsi.cli.commands import bench, data, plot, stream
-from nrtsi.cli.commands.page import Page
-from nrtsi.cli.messages import (
+from nrtsi import __version__
+from nrtsi.cli import bench, data, plot
+from nrtsi.cli.command import DATA, OUTPUT, command, new_app
+from nrtsi.cli.console import (
+    Console,
     absent_rows,
     count,
-    imputed,
-    methods,
+    imputed_cells,
+    methods_used,
     plain,
-    print_gaps,
-    print_scores,
     shape,
-    work,
+    training_done,
 )
 from nrtsi.cli.options import (
-    Asking,
-    Console,
     Data,
     Json,
     Model,
-    OneLineErrors,
     Out,
     Overwrite,
-    Quiet,
+    QueryOptions,
+    ResultOptions,
     Settings,
-    Verbose,
-    Version,
-    Wanted,
-    prepared,
+    StreamOptions,
 )
-from nrtsi.cli.progress import ProgressBar
+from nrtsi.cli.stream import check_in_memory, impute_in_shards, reject_options
 from nrtsi.core.launch import launch
 from nrtsi.errors import InputError, TrainingError
 
 if TYPE_CHECKING:
     from nrtsi.imputer.nrtsi import NRTSI
+    from nrtsi.imputer.options import ImputeTask
+    from nrtsi.imputer.result import ImputationResult
     from nrtsi.tables import Panel
-    from nrtsi.tables.files import Table
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    cls=OneLineErrors,
+app = new_app(
+    "Impute missing values in time series, and measure the accuracy on your own data.",
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its boxes show flags as if they took a value: --quiet <bool>
-    help="Fill the gaps of time series, from coarse to fine, and say how good the filling is.",
     epilog="First time? Try: nrtsi demo",
 )
-
-
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 app.add_typer(plot.app, name="plot")
@@ -70,245 +64,258 @@ app.add_typer(plot.app, name="plot")
 
 def main() -> None:
     """Runs the command line."""
-    # Read once, when PyTorch is imported. Its threads spin while they wait for each other; on a
-    # machine busy with something else that keeps the awaited thread from running. A short spin is
-    # as fast where nothing else runs.
+    # PyTorch reads this when it is imported. Its threads spin while they wait for each other; on
+    # a busy machine that keeps the awaited thread from running. A short spin is as fast on an
+    # idle one.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
-    # oneDNN keeps its latest 1,024 kernels, one for every shape it meets, and windows have many
-    # shapes: memory would grow for long.
+    # oneDNN caches 1,024 kernels, one for every shape, and windows have many shapes: memory would
+    # grow for long.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-    # An import makes a million objects and hardly any garbage; looking for it every 700 objects,
-    # as Python does, takes a tenth of the time of a short command.
+    # Imports make a million objects and hardly any garbage; the default threshold of 700 costs a
+    # tenth of the time of a short command.
     gc.set_threshold(100_000)
     app()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nrtsi {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def _general(
     ctx: typer.Context,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    version: Version = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print details.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
+    ] = False,
 ) -> None:
-    place = launch()
-    ctx.obj = Console(quiet or not place.is_first, verbose)
-    if place.size > 1 and ctx.invoked_subcommand != "fit":
-        if place.is_first:
-            typer.echo(f"nrtsi: {_ALONE}", err=True)
+    process = launch()
+    ctx.obj = Console(quiet or not process.is_first, verbose)
+    if process.size > 1 and ctx.invoked_subcommand != "fit":
+        if process.is_first:
+            typer.echo(
+                "nrtsi: several processes must run nrtsi fit, got another command; "
+                "run it in one process, with the --model that they fitted",
+                err=True,
+            )
         raise typer.Exit(2)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
 
-_ALONE = (
-    "several processes must run nrtsi fit, got another command; "
-    "run it in one process, with the --model that they fitted"
-)
-
-
-@app.command()
-@prepared
+@command(app)
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option(help="Model file to write, such as model.nrtsi.")],
+    out: Annotated[
+        Path, typer.Option(help="Model file to write: model.nrtsi.", rich_help_panel=OUTPUT)
+    ],
     settings: Settings,
     console: Console,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run cut short.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run.", rich_help_panel=OUTPUT)
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Train a model on DATA and keep it for later."""
+    """Train a model on DATA and save it."""
     from nrtsi.tables.files import read_table
 
-    checkpoint, leads = out.with_name(out.name + ".checkpoint"), launch().is_first
+    checkpoint, first = out.with_name(out.name + ".checkpoint"), launch().is_first
     _check_model_output(out, checkpoint, resume=resume, overwrite=overwrite)
     if resume and not checkpoint.exists():
-        console.say(f"there is no {checkpoint} to resume; starting from the beginning")
-    table, began = read_table(data), time.monotonic()
-    model, panel = _new_model(settings, table, console)
+        console.note(f"there is no {checkpoint} to resume; starting from the beginning")
+    frame, began = read_table(data).typed, time.monotonic()
+    model, panel = _open_model(None, settings, frame, console)
     try:
-        with ProgressBar(quiet=console.quiet) as listener:
+        with console.progress() as listener:
             model.fit_panel(panel, listener=listener, path=checkpoint, resume=resume)
     except TrainingError:
-        if not leads:
-            return  # a failure here would have the one that leads killed while it writes
+        if not first:
+            return  # an error here would make the launcher kill the process that writes
         model.save(out)
-        console.say(f"wrote {out} with the last good weights")
+        console.note(f"wrote {out} with the last good weights")
         raise
-    if not leads:
+    if not first:
         return
     model.save(out)
     if not model.interrupted_:
         checkpoint.unlink(missing_ok=True)
     elif checkpoint.exists():
-        console.say(f"training was cut short; add --resume to go on from {checkpoint}")
-    console.report(f"wrote {out}: {shape(model, table)}{work(model, None, began)}")
+        console.note(f"training was interrupted; add --resume to continue from {checkpoint}")
+    console.report(f"wrote {out}: {shape(panel)}{training_done(model, None, began)}")
 
 
-@app.command()
-@prepared
+@command(app)
 def impute(
     data: Annotated[
         Path,
-        typer.Argument(metavar="DATA", help="CSV or Parquet file, or a folder of Parquet files."),
+        typer.Argument(
+            metavar="DATA",
+            help="CSV or Parquet file, or a folder of Parquet files.",
+            rich_help_panel=DATA,
+        ),
     ],
+    settings: Settings,
     out: Annotated[
         Path,
-        typer.Option(help="File to write: .csv, .tsv or .parquet; a folder where DATA is one."),
+        typer.Option(
+            help="File to write: .csv, .tsv or .parquet; a folder if DATA is one.",
+            rich_help_panel=OUTPUT,
+        ),
     ],
-    settings: Settings,
+    results: ResultOptions,
+    query: QueryOptions,
+    stream: StreamOptions,
     console: Console,
-    stream_options: stream.StreamOptions,
-    asking: Asking,
     model: Model = None,
     report: Annotated[
-        Path | None, typer.Option(help="Page to write beside it, .html: what was done, how well.")
+        Path | None,
+        typer.Option(
+            help="HTML report to write: gaps, accuracy and settings.", rich_help_panel=OUTPUT
+        ),
     ] = None,
 ) -> None:
-    """Fill the missing values of DATA, by a model or by training on DATA itself."""
+    """Impute the missing values of DATA, with a saved model or one that is trained on DATA."""
     from nrtsi.imputer.options import ImputeOptions, ImputeTask
-    from nrtsi.scale.journal import memory_for
-    from nrtsi.scale.sources import in_parts
-    from nrtsi.tables.files import (
-        check_output,
-        prevent_pandas_import,
-        read_table,
-        write_table,
-    )
+    from nrtsi.report import check_report
+    from nrtsi.scale.journal import memory_limit_for
+    from nrtsi.scale.shards import needs_shards
+    from nrtsi.tables.files import check_output, prevent_pandas_import, read_table, write_table
 
     prevent_pandas_import()
-    options = ImputeOptions(**asking.given())
-    memory = memory_for(stream_options.memory, out, resume=stream_options.resume)
-    if in_parts(data, out, memory):
-        stream.refuse_in_parts(data, report=report, **asking.of_all_data())
-        imputer = _any_model(model, settings)
-        stream.impute_in_parts(imputer, options, model, data, out, stream_options, console)
+    options, rows, began = ImputeOptions(**results.given()), query.given(), time.monotonic()
+    limit = memory_limit_for(stream.memory_limit, out, resume=stream.resume)
+    if needs_shards(data, out, limit):
+        reject_options(data, results.values | query.values, report)
+        imputer = _model(model, settings)
+        done = impute_in_shards(imputer, data, out, options, stream, console)
+        by = "" if model is None else f" by {model}"
+        console.report(f"wrote {out}: {done}{by} in {time.monotonic() - began:.0f} s")
         return
-    stream.refuse_whole(data, out, stream_options, console)
-    check_output(out, overwrite=stream_options.overwrite)
-    page = None if report is None else Page(report, data, overwrite=stream_options.overwrite)
-    at = None if asking.at is None else read_table(asking.at).typed
+    check_in_memory(data, out, stream, console)
+    check_output(out, overwrite=stream.overwrite)
+    if report is not None:
+        check_report(report, overwrite=stream.overwrite)
+    if "at" in rows:
+        rows["at"] = read_table(rows["at"]).typed
     table, began = read_table(data), time.monotonic()
-    imputer, panel = _model(model, settings, table, console)
-    imputer.memory_limit = memory
-    task = ImputeTask.of(panel, options, at=at, every=asking.every)
+    imputer, panel = _open_model(model, settings, table.typed, console)
+    imputer.memory_limit = limit
+    task = ImputeTask.of(panel, options, **rows)
     whole, new = task.query is panel, model is None
-    if new and whole and (remark := absent_rows(panel)) is not None:
-        console.say(remark)
-    plain = options == ImputeOptions() and page is None
-    if new and whole and panel.series.observed.all() and plain:
-        write_table(out, table, overwrite=stream_options.overwrite)
+    if new and whole and (note := absent_rows(panel)) is not None:
+        console.note(note)
+    complete = whole and panel.series.observed.all() and options == ImputeOptions()
+    if new and complete and report is None:
+        write_table(out, table, overwrite=stream.overwrite)
         console.report(f"wrote {out}: nothing was missing")
         return
-    with ProgressBar(quiet=console.quiet) as listener:
-        if new:
-            imputer.fit_panel(panel, listener=listener)
-        result = imputer.run(task, listener, intervals=page is not None)
+    result = _run(imputer, task, console, new=new, intervals=report is not None)
     frame = result.frame()
-    imputed_table = table.fill(frame) if whole else table.without_text(frame)
-    write_table(out, imputed_table, overwrite=stream_options.overwrite)
-    at_times = f"{count(frame.num_rows, 'row')} at the times asked for"
-    done = imputed(imputer, table, frame) if whole else at_times
-    console.report(f"wrote {out}: {done}{work(imputer, model, began)}")
+    written = table.fill(frame) if whole else table.without_text(frame)
+    write_table(out, written, overwrite=stream.overwrite)
+    done = imputed_cells(result) if whole else f"{count(frame.num_rows, 'row')} at the given times"
+    console.report(f"wrote {out}: {done}{training_done(imputer, model, began)}")
     if options.method == "auto":
-        console.report(f"filled {methods(imputer)}, by length of gap where there are several")
-    if page is not None:
-        with ProgressBar(quiet=console.quiet) as listener:
-            page.write(imputer, result if whole else None, panel, options, listener)
-        console.report(f"wrote {page.path}")
+        console.report(f"imputed {methods_used(result)}, by gap length if there are several")
+    if report is not None:
+        _write_report(report, data.name, imputer, result, console)
+        console.report(f"wrote {report}")
 
 
-@app.command()
-@prepared
+@command(app)
 def report(
     data: Data,
-    out: Annotated[Path, typer.Option(help="Page to write, such as report.html.")],
+    out: Annotated[
+        Path, typer.Option(help="HTML file to write: report.html.", rich_help_panel=OUTPUT)
+    ],
     settings: Settings,
-    asking: Wanted,
+    results: ResultOptions,
     console: Console,
     model: Model = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a page on DATA: what is missing, how it would be filled, and how well."""
+    """Write a report on DATA: what is missing, how it would be imputed, and how accurately."""
     from nrtsi.imputer.options import ImputeOptions, ImputeTask
+    from nrtsi.report import check_report
     from nrtsi.tables.files import read_table
 
-    page, options = Page(out, data, overwrite=overwrite), ImputeOptions(**asking.given())
-    table, began = read_table(data), time.monotonic()
-    imputer, panel = _model(model, settings, table, console)
-    with ProgressBar(quiet=console.quiet) as listener:
-        ImputeTask.of(panel, options)
-        if model is None:
-            imputer.fit_panel(panel, listener=listener)
-        page.write(imputer, None, panel, options, listener)
-    console.report(f"wrote {out}: {shape(imputer, table)}{work(imputer, model, began)}")
+    check_report(out, overwrite=overwrite)
+    options = ImputeOptions(**results.given())
+    frame, began = read_table(data).typed, time.monotonic()
+    imputer, panel = _open_model(model, settings, frame, console)
+    task = ImputeTask.of(panel, options)
+    result = _run(imputer, task, console, new=model is None, intervals=True)
+    _write_report(out, data.name, imputer, result, console)
+    console.report(f"wrote {out}: {shape(panel)}{training_done(imputer, model, began)}")
 
 
-@app.command()
-@prepared
+@command(app)
 def sample(
     data: Data,
     out: Out,
     settings: Settings,
     console: Console,
     model: Model = None,
-    draws: Annotated[int, typer.Option(min=1, help="How many fillings to draw.")] = 10,
-    method: Annotated[str, typer.Option(help="As for impute: nrtsi, auto, or another.")] = "nrtsi",
+    draws: Annotated[
+        int, typer.Option(min=1, help="Number of draws.", rich_help_panel=OUTPUT)
+    ] = 10,
+    method: Annotated[
+        str, typer.Option(help="As for impute: nrtsi, auto, …", rich_help_panel=OUTPUT)
+    ] = "nrtsi",
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw several fillings of DATA, to see how sure the values are."""
+    """Draw several imputations of DATA, which differ by their uncertainty."""
     from nrtsi.imputer.options import check_method
     from nrtsi.tables.files import check_output, read_table, write_table
 
     check_output(out, overwrite=overwrite)
     check_method(method)
     table, began = read_table(data), time.monotonic()
-    _check_drawable(table)
-    imputer, panel = _model(model, settings, table, console)
-    with ProgressBar(quiet=console.quiet) as listener:
+    if "draw" in table.typed.column_names:
+        raise InputError("data must have no column 'draw', which the result adds; rename it")
+    imputer, panel = _open_model(model, settings, table.typed, console)
+    with console.progress() as listener:
         if model is None:
             imputer.fit_panel(panel, listener=listener)
         drawn = imputer.sample(table.typed, draws=draws, method=method, listener=listener)
     write_table(out, table.stack(drawn), overwrite=overwrite)
     done = f"{count(draws, 'draw')} of {count(table.typed.num_rows, 'row')}"
-    console.report(f"wrote {out}: {done}{work(imputer, model, began)}")
+    console.report(f"wrote {out}: {done}{training_done(imputer, model, began)}")
 
 
-@app.command()
-@prepared
+@command(app)
 def evaluate(
-    data: Data,
-    settings: Settings,
-    console: Console,
-    model: Model = None,
-    as_json: Json = False,
+    data: Data, settings: Settings, console: Console, model: Model = None, as_json: Json = False
 ) -> None:
-    """Hide known values of DATA and print how well each method finds them again."""
+    """Hide known values of DATA and print the error of each method on them."""
+    from nrtsi.imputer.selection import backtest_panel
     from nrtsi.tables.files import read_table
 
-    table = read_table(data)
-    if model is None:
-        imputer, _ = _new_model(settings, table, console)
-    else:
-        imputer = _loaded(model, settings, "seed", "device", "mask", "on_empty")
-    with ProgressBar(quiet=console.quiet) as listener:
-        trial = imputer.backtest(table.typed, listener=listener)
+    frame = read_table(data).typed
+    imputer, panel = _open_model(model, settings, frame, console, "mask")
+    with console.progress() as listener:
+        backtest = backtest_panel(imputer, panel, listener=listener)
     if as_json:
-        typer.echo(json.dumps(trial.to_json(), indent=2))
-    else:
-        steps = f"more --steps ({settings.steps})" if settings.steps else None
-        longer = steps or f"a longer --budget ({settings.budget or '60s'})"
-        print_gaps(trial)
-        print_scores(trial, None if model else longer)
+        typer.echo(json.dumps(backtest.to_json(), indent=2))
+        return
+    given = settings.values
+    advice = f"a longer --budget ({given.get('budget', '60s')})"
+    if "steps" in given:
+        advice = f"more --steps ({given['steps']})"
+    console.scores_by_gap(backtest)
+    console.scores(backtest, None if model else advice)
 
 
-@app.command()
-@prepared
+@command(app)
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model made by `nrtsi fit`.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model written by `nrtsi fit`.")],
     console: Console,
     as_json: Json = False,
 ) -> None:
-    """Print what a model file holds."""
+    """Print what a model file contains."""
     from nrtsi.imputer.functions import load
 
     record = load(model).info()
@@ -320,100 +327,114 @@ def info(
         typer.echo(f"{name:<{width}}  {plain(value)}")
 
 
-@app.command()
-@prepared
+@command(app)
 def demo(
     console: Console,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write to.")] = Path(
         "demo"
     ),
-    budget: Annotated[str, typer.Option(metavar="TIME", help="Time of each training.")] = "45s",
+    budget: Annotated[str, typer.Option(metavar="TIME", help="Training time.")] = "45s",
     overwrite: Overwrite = False,
 ) -> None:
-    """Fill a small weather file that comes with nrtsi, and report on how good that is."""
+    """Impute a small weather table that comes with nrtsi, and report the accuracy."""
     from nrtsi.cli.demo import run_demo
     from nrtsi.tables import parse_duration
 
-    parse_duration(budget)  # refuses a mistake before a folder is made
-    with ProgressBar(quiet=console.quiet) as listener:
+    parse_duration(budget)  # finds a mistake before a folder is made
+    with console.progress() as listener:
         result = run_demo(out, budget=budget, overwrite=overwrite, listener=listener)
-    typer.echo(
-        f"filled   {result.missing:,} of {result.cells:,} cells of a weather station's data"
-    )
-    for path in (result.filled, result.picture, result.page):
+    typer.echo(f"imputed  {result.missing:,} of {result.cells:,} cells of a weather station")
+    for path in (result.table, result.plot, result.report):
         typer.echo(f"wrote    {path}")
-    print_scores(result.backtest, f"a longer --budget ({budget})")
+    console.scores(result.backtest, f"a longer --budget ({budget})")
     typer.echo("\nNow your own file:\n\n  nrtsi impute your.csv --out filled.csv\n")
 
 
-# Models, new and from files --------------------------------------------------------------------
+# Models and reports -----------------------------------------------------------------------------
 
 
 def _check_model_output(out: Path, checkpoint: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuses, before any training, an output that cannot or should not be written."""
+    """Checks, before any training, that the model can and may be written."""
     from nrtsi.core.atomic import check_writable
     from nrtsi.tables.files import SUFFIXES
 
     if out.name.lower().endswith(SUFFIXES):
         raise InputError(
             f"--out must name a model file, got {out}, which is the name of a table; write a name "
-            f"such as {out.with_suffix('.nrtsi')}, or fill a table with nrtsi impute"
+            f"such as {out.with_suffix('.nrtsi')}, or impute a table with nrtsi impute"
         )
     if checkpoint.exists() and not resume and not overwrite:
         raise InputError(
-            f"{checkpoint} is left from a run that was cut short; add --resume to go on with it, "
-            f"or --overwrite to start anew"
+            f"{checkpoint} is left from an interrupted run; add --resume to continue it, "
+            f"or --overwrite to start over"
         )
     check_writable(out, overwrite=overwrite or (resume and checkpoint.exists()))
 
 
-def _check_drawable(table: "Table") -> None:
-    """Finds out before training what would keep `sample` from its result afterwards."""
-    if "draw" in table.typed.column_names:
-        raise InputError("data must have no column 'draw', which the result adds; rename it")
-
-
-def _new_model(settings: Settings, table: "Table", console: Console) -> "tuple[NRTSI, Panel]":
-    """A model still to be fitted, and the data as it reads them.
-
-    Says first, before any training, what it takes for what.
-    """
-    from nrtsi.imputer.nrtsi import NRTSI
-
-    model = NRTSI(**settings.given())
-    panel = model.read(table.typed)
-    for guess in panel.notes:
-        console.say(guess)
+def _open_model(
+    path: Path | None, settings: Settings, frame: Any, console: Console, *allowed: str
+) -> "tuple[NRTSI, Panel]":
+    """The model in the file or a new one, and the data as it reads them."""
+    model = _model(path, settings, *allowed)
+    if path is not None:
+        return model, model.read_fitted(frame)
+    panel = model.read(frame)
+    for note in panel.notes:
+        console.note(note)
     return model, panel
 
 
-def _model(
-    path: Path | None, settings: Settings, table: "Table", console: Console
-) -> "tuple[NRTSI, Panel]":
-    """The model in the file or a new one, and the data as it reads them."""
-    if path is None:
-        return _new_model(settings, table, console)
-    model = _loaded(path, settings, "seed", "device", "on_empty")
-    return model, model.read_fitted(table.typed)
-
-
-def _any_model(path: Path | None, settings: Settings) -> "NRTSI":
-    """The model in the file; or a new one, still to be fitted."""
+def _model(path: Path | None, settings: Settings, *allowed: str) -> "NRTSI":
+    """A new model; or that of the file, with the settings that may be changed."""
+    from nrtsi.imputer.functions import load
     from nrtsi.imputer.nrtsi import NRTSI
 
+    given = settings.given()
     if path is None:
-        return NRTSI(**settings.given())
-    return _loaded(path, settings, "seed", "device", "on_empty")
+        return NRTSI(**given)
+    settings.reject_all_but(
+        "seed", "device", "on_empty", *allowed, because="with --model, which has its own"
+    )
+    if given.get("on_empty", "error") not in ("error", "skip"):
+        raise InputError(f"--on-empty must be error or skip, got {given['on_empty']!r}")
+    return load(path, device=given.pop("device", "auto")).set_params(**given)
 
 
-def _loaded(path: Path, settings: Settings, *allowed: str) -> "NRTSI":
-    """The model in the file, which has all settings but the allowed ones."""
-    from nrtsi.imputer.functions import load
+def _run(
+    model: "NRTSI", task: "ImputeTask", console: Console, *, new: bool, intervals: bool
+) -> "ImputationResult":
+    """Imputes the data of a task, with a new model after it is fitted on them."""
+    with console.progress() as listener:
+        if new:
+            model.fit_panel(task.panel, listener=listener)
+        return model.run(task, listener, intervals=intervals)
 
-    settings.refuse_all_but(*allowed, because="with --model, which has its own")
-    if settings.on_empty not in (None, "error", "skip"):
-        raise InputError(f"--on-empty must be error or skip, got {settings.on_empty!r}; mend it")
-    words = {name: getattr(settings, name) for name in ("seed", "mask", "on_empty")}
-    given = {name: word for name, word in words.items() if word is not None}
-    model = load(path, device=settings.device or "auto")
-    return model.set_params(**given) if given else model
+
+def _write_report(
+    path: Path, source: str, model: "NRTSI", result: "ImputationResult", console: Console
+) -> None:
+    """Back-tests the fitted model and the baselines, and writes the report.
+
+    If the result has other rows than the data, the data are imputed too.
+    """
+    from nrtsi.imputer.options import ImputeTask
+    from nrtsi.imputer.selection import backtest_panel
+    from nrtsi.report import write_report
+    from nrtsi.report.build import report_of
+
+    panel, options = result.task.panel, result.task.options
+    with console.progress() as listener:
+        backtest = backtest_panel(model, panel, listener=listener)
+        if result.task.query is not panel:
+            result = model.run(ImputeTask.of(panel, options), listener, intervals=True)
+    content = report_of(
+        panel,
+        result,
+        backtest,
+        options,
+        source=source,
+        command=shlex.join(["nrtsi", *sys.argv[1:]]),
+        settings=model.info(),
+        remarks=[note] if (note := absent_rows(panel)) is not None else [],
+    )
+    write_report(path, content, overwrite=True)  # the command has checked it

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgressBar"]
 
-PATIENCE = 2.0
-"""Seconds of work before the bar appears; shorter work needs none."""
+DELAY = 2.0
+"""Seconds before the bar appears."""
 
 
 class ProgressBar:
-    """Listener that shows level, loss and time left while a `with` block runs.
+    """Listener that shows level, loss and remaining time while a `with` block runs.
 
-    Nothing is shown when standard error is not a terminal, when `quiet`, or when the work
-    takes less than two seconds.
+    Shows nothing if standard error is not a terminal, if `quiet`, or in the first two seconds.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class ProgressBar:
             return
         now = self.clock()
         self._follow(event, now)
-        if self.bar is None and now - self.began >= PATIENCE:
+        if self.bar is None and now - self.began >= DELAY:
             self.bar = _bar()
             self.bar.add_task("", total=1.0, details="", left="")
             self.bar.start()
@@ -68,14 +67,14 @@ class ProgressBar:
             )
 
     def _follow(self, event: Event, now: float) -> None:
-        """Starts the count of time anew where one piece of work ends and the next begins."""
+        """Restarts the clock when training or an imputation begins."""
         phase = "training" if isinstance(event, TrainStep) else "imputing"
         if phase != self.phase or event.fraction < self.reached:
             self.phase, self.phase_began, self.phase_from = phase, now, event.fraction
         self.reached = event.fraction
 
     def _left(self, fraction: float, now: float) -> str:
-        """Time left if the rest goes as fast as this piece of work has gone so far."""
+        """Remaining time of this phase at the average speed so far."""
         done = fraction - self.phase_from
         if done <= 0.0:
             return ""

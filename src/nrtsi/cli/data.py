@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nrtsi.cli.options import Console, OneLineErrors, Overwrite, prepared
+from nrtsi.cli.command import command, new_app
+from nrtsi.cli.console import Console
+from nrtsi.cli.options import Overwrite
 from nrtsi.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,18 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    cls=OneLineErrors,
+app = new_app(
+    "Make the data sets of the benchmarks.",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Make the data sets of the benchmarks.",
 )
 
 PartName = Literal["all", "train", "validation", "test"]
 
 
-@app.command("list")
-@prepared
+@command(app, "list")
 def list_data(console: Console) -> None:
     """Print the data sets and what each needs."""
     from nrtsi.bench.datasets.registry import DATASETS
@@ -38,8 +37,7 @@ def list_data(console: Console) -> None:
         typer.echo(f"    needs {recipe.needs}")
 
 
-@app.command()
-@prepared
+@command(app)
 def make(
     name: Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi data list`.")],
     console: Console,

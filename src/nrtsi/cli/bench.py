@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nrtsi.cli.options import Console, OneLineErrors, prepared
+from nrtsi.cli.command import command, new_app
+from nrtsi.cli.console import Console
 from nrtsi.cli.progress import ProgressBar
 from nrtsi.errors import InputError
 
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    cls=OneLineErrors,
+app = new_app(
+    "Run the experiments of the paper and others, and show results beside the paper's.",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run the experiments of the paper and others, and show results beside the paper's.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi bench list`.")]
@@ -29,8 +28,7 @@ Results = Annotated[
 ]
 
 
-@app.command("list")
-@prepared
+@command(app, "list")
 def list_experiments(console: Console) -> None:
     """Print the tables and the other experiments."""
     from nrtsi.bench.experiments import EXPERIMENTS, experiment_names
@@ -45,8 +43,7 @@ def list_experiments(console: Console) -> None:
         typer.echo(f"{name:<{width}}  {title}")
 
 
-@app.command()
-@prepared
+@command(app)
 def run(
     name: Name,
     console: Console,
@@ -150,8 +147,7 @@ def run(
     typer.echo(experiment.markdown(options.out), nl=False)
 
 
-@app.command()
-@prepared
+@command(app)
 def show(name: Name, console: Console, results: Results = None) -> None:
     """Print the results of NAME as Markdown, those of a table beside the paper's."""
     experiment = _open(name)
@@ -159,8 +155,7 @@ def show(name: Name, console: Console, results: Results = None) -> None:
     typer.echo(experiment.markdown(path), nl=False)
 
 
-@app.command()
-@prepared
+@command(app)
 def check(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="See `nrtsi bench list`.")],
     model: Annotated[
@@ -205,8 +200,7 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
-@prepared
+@command(app)
 def page(
     console: Console,
     root: Annotated[

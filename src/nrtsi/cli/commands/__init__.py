@@ -1,1 +1,0 @@
-"""Groups of commands: `nrtsi data`, `nrtsi bench`, `nrtsi plot`."""

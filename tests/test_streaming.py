@@ -772,7 +772,7 @@ def test_the_memory_is_that_of_the_run_to_be_resumed(model, tmp_path):
     data, out = write(tmp_path / "in.parquet", table(330)), tmp_path / "out.parquet"
     with pytest.raises(CutError):
         impute_files(cut_after(model, 1), data, out, memory_limit=memory(90))
-    assert impute_files(model, data, out, resume=True).parts > 2
+    assert impute_files(model, data, out, resume=True).shards > 2
 
 
 def test_the_memory_steers_the_engine_too(model, folder, tmp_path, monkeypatch):

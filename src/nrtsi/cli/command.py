@@ -92,7 +92,7 @@ def command(
         parameters = [context, *_flat(function)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        del run.__wrapped__  # type: ignore[attr-defined]  # typer would inspect it instead
+        del run.__wrapped__  # typer would inspect it instead
         app.command(name, cls=_Command, help=help)(run)
         return function
 

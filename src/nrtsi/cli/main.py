@@ -198,8 +198,6 @@ def impute(
     check_output(out, overwrite=stream.overwrite)
     if report is not None:
         check_report(report, overwrite=stream.overwrite)
-    if "at" in rows:
-        rows["at"] = read_table(rows["at"]).typed
     table, began = read_table(data), time.monotonic()
     imputer, panel = _open_model(model, settings, table.typed, console)
     imputer.memory_limit = limit
@@ -217,9 +215,8 @@ def impute(
     written = table.fill(frame) if whole else table.without_text(frame)
     write_table(out, written, overwrite=stream.overwrite)
     done = imputed_cells(result) if whole else f"{count(frame.num_rows, 'row')} at the given times"
-    console.report(f"wrote {out}: {done}{training_done(imputer, model, began)}")
-    if options.method == "auto":
-        console.report(f"imputed {methods_used(result)}, by gap length if there are several")
+    auto = f"\nimputed {methods_used(result)}" if options.method == "auto" else ""
+    console.report(f"wrote {out}: {done}{training_done(imputer, model, began)}{auto}")
     if report is not None:
         _write_report(report, data.name, imputer, result, console)
         console.report(f"wrote {report}")

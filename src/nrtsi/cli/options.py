@@ -154,10 +154,7 @@ class _LibraryOptions(OptionGroup):
 
     def __init_subclass__(cls, method: str) -> None:
         known = _parameters(method)
-        parameters = [
-            option.declared(known.get(option.name, _Parameter("", None, "")))
-            for option in cls.options
-        ]
+        parameters = [option.declared(known[option.name]) for option in cls.options]
         cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __init__(self, **values: Any) -> None:
@@ -275,6 +272,12 @@ def _duration(text: str) -> str:
     return text
 
 
+def _frame(text: str) -> Any:
+    from nrtsi.tables.files import read_table
+
+    return read_table(Path(text)).typed
+
+
 # Groups of options ------------------------------------------------------------------------------
 
 
@@ -302,14 +305,7 @@ class Settings(_LibraryOptions, method="__init__"):
         LibraryOption("mask", ADVANCED),
         LibraryOption("max_level", ADVANCED, "LEVEL", parse=_level),
         LibraryOption("scaling", ADVANCED),
-        LibraryOption(
-            "predictors",
-            ADVANCED,
-            "A,B,C",
-            "Base predictors to try, separated by commas, or none. Default: analogs,gp,dynamics. "
-            "With analogs, the model file may contain values of the training series.",
-            parse=_predictors,
-        ),
+        LibraryOption("predictors", ADVANCED, "A,B,C|none", parse=_predictors),
     )
 
     def given(self) -> dict[str, Any]:
@@ -320,13 +316,7 @@ class Settings(_LibraryOptions, method="__init__"):
         """
         if "budget" in self.values and "steps" in self.values:
             raise InputError("--budget and --steps must not both be given; leave one of them out")
-        given = super().given()
-        if "predictors" in given and "predictors" not in _parameters("__init__"):
-            # Until `NRTSI` has the parameter.
-            names, fields = given.pop("predictors"), {"analogs": "recall", "gp": "field"}
-            fields["dynamics"] = "flow"
-            given["model"] = {field: name in names for name, field in fields.items()}
-        return given
+        return super().given()
 
 
 class ResultOptions(_LibraryOptions, method="impute"):
@@ -350,7 +340,7 @@ class QueryOptions(_LibraryOptions, method="impute"):
             OUTPUT,
             "FILE",
             "Return the values at the times (and ids) of this table only.",
-            parse=Path,
+            parse=_frame,
         ),
         LibraryOption("every", OUTPUT, "TIME"),
     )

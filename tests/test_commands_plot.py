@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from nrtsi.cli.commands.plot import app
+from nrtsi.cli.plot import app
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.tables.files import Table, read_table, write_table
 
@@ -121,7 +121,7 @@ MISTAKES = {
     "no such step": (["attention", "--step", 99], "step must be at least 1 and at most"),
     "no such row": (["attention", "--row", 99], "row must be at least 0 and below 24, got 99"),
     "a setting": (["gaps", "--budget", "9s"], "--budget must not be given with --model"),
-    "both": (["series", "--filled", "b.csv"], "one of --filled and --model must be given; give"),
+    "both": (["series", "--filled", "b.csv"], "either --filled or --model must be given; give"),
     "time": (["series", "--time", "t"], "--time and --id must not be given with --model, which"),
     "a number": (["draws", "--draws", 0], "Invalid value for '--draws': .*--help"),
 }
@@ -152,7 +152,7 @@ def test_data_without_gaps_are_refused(made, tmp_path, command):
 
 def test_neither_a_model_nor_filled_data_is_refused(made, tmp_path):
     result = run("series", made / "data.csv", "--out", tmp_path / "a.png")
-    assert refused(result, "one of --filled and --model must be given; give one")
+    assert refused(result, "either --filled or --model must be given; give one of them")
 
 
 def test_a_model_is_needed(made, tmp_path):

@@ -172,18 +172,12 @@ def training_done(model: "NRTSI", path: Path | None, began: float) -> str:
     if path is not None:
         return f" by {path} in {seconds}"
     about = model.info()
-    network = str(about.get("network", "rows"))
+    network = about["network"]
     unusual = "" if network.startswith("rows") else f" ({network})"
     used = [
-        f", {name}: {about[key]}"
-        for name, key in _PREDICTORS.items()
-        if about.get(key, "nothing") != "nothing"
+        f", {name}: {text}" for name, text in about["predictors"].items() if text != "not used"
     ]
     return f", {count(model.steps_, 'step')} in {seconds}{unusual}{''.join(used)}"
-
-
-_PREDICTORS = {"analogs": "remembered", "dynamics": "carried", "gp": "kriged"}
-"""The entries of `NRTSI.info` that describe the base predictors."""
 
 
 def methods_used(result: "ImputationResult") -> str:

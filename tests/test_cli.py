@@ -416,6 +416,7 @@ def test_settings_that_a_model_would_ignore_are_refused(fitted, data, tmp_path):
         (["--at", "a.csv", "--every", "1h"], "--at and --every must not both be given"),
         (["--at", "gone.csv"], "gone.csv does not exist"),
         (["--columns", ""], "--columns must be names separated by commas, got ''; write"),
+        (["--predictors", ""], "--predictors must be names separated by commas, got ''; write"),
         (["--columns", "x,"], "--columns must be names separated by commas, got 'x,'; write"),
     ],
 )
@@ -513,6 +514,7 @@ BAD = [
     ("time,x\n1,2\n2,\n", ["--time", "clock"], r"every named column, got no 'clock'"),
     (GAPPY, ["--preset", "huge"], r"preset must be one of .*'huge'"),
     (GAPPY, ["--setting", "odd"], r"setting must be one of .*'odd'"),
+    (GAPPY, ["--predictors", "gp,magic"], r"predictors must be .*'magic'"),
     (GAPPY, ["--mask", "all"], r"mask must be one of .*'all'"),
     (GAPPY, ["--device", "toaster"], r"device 'toaster' cannot be used here"),
     ("time,x\n1,2\n2,3,4\n", [], r"line 3: every line must have 2 cells"),

@@ -76,7 +76,7 @@ def test_every_command_writes_a_picture_and_says_so(made, tmp_path, name):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_series_is_drawn_as_a_file_says(made, tmp_path):
+def test_a_series_is_plotted_from_an_imputed_file(made, tmp_path):
     out = tmp_path / "a.svg"
     result = run("series", made / "data.csv", "--filled", made / "filled.csv", "--out", out)
     assert result.exit_code == 0, result.output
@@ -92,7 +92,7 @@ def test_gaps_can_train_a_model_of_its_own(made, tmp_path):
     assert re.search(r"wrote .*a\.png: \d+ hidden cells", result.stdout)
 
 
-def test_gaps_tries_a_model_on_what_was_set_aside(made, tmp_path):
+def test_gaps_scores_a_model_on_its_held_out_cells(made, tmp_path):
     out = tmp_path / "a.png"
     result = run("gaps", made / "data.csv", "--model", made / "model.nrtsi", "--out", out)
     assert re.search(r"wrote .*a\.png: \d+ hidden cells", result.stdout), result.output
@@ -128,7 +128,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_in_one_line(made, tmp_path, name):
+def test_a_mistake_is_reported_in_one_line(made, tmp_path, name):
     (command, *options), message = MISTAKES[name]
     out = ["--out", tmp_path / "a.png", "--quiet"]
     model = ["--model", made / "model.nrtsi"]
@@ -177,7 +177,7 @@ def test_a_picture_needs_the_name_of_one(made, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["series", "procedure", "draws", "attention", "gaps"])
-def test_without_matplotlib_the_remedy_is_told(made, tmp_path, monkeypatch, command):
+def test_without_matplotlib_the_remedy_is_named(made, tmp_path, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     out = ["--out", tmp_path / "a.png"]
     result = run(command, made / "data.csv", "--model", made / "model.nrtsi", *out)

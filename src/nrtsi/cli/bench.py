@@ -141,9 +141,9 @@ def run(
         with ProgressBar(quiet=console.quiet) as listener:
             experiment.run(options, console.say, listener)
     except KeyboardInterrupt:
-        console.say(f"stopped; results so far are in {options.out}; the same command resumes")
+        console.note(f"stopped; results so far are in {options.out}; the same command resumes")
         raise typer.Exit(130) from None
-    console.say(f"results are in {options.out}")
+    console.note(f"results are in {options.out}")
     typer.echo(experiment.markdown(options.out), nl=False)
 
 
@@ -191,12 +191,12 @@ def check(
     figures = check_model(CheckRequest(opened, model, method, quick), rows, console.say)
     typer.echo(markdown(figures))
     if rows and all(figure.recorded is None for figure in figures):
-        console.say(
+        console.note(
             f"{path} has no figures of {method} with the seed, data and size of this model"
         )
     differing = sum(figure.differs for figure in figures)
     if differing:
-        console.say(f"{differing} of {len(figures)} figures differ from those in {path}")
+        console.note(f"{differing} of {len(figures)} figures differ from those in {path}")
         raise typer.Exit(1)
 
 
@@ -227,7 +227,7 @@ def page(
     if not check:
         console.report(f"wrote {', '.join(outdated) or 'nothing: all pages are up to date'}")
     elif outdated:
-        console.say(f"{', '.join(outdated)} differ from the results; run nrtsi bench page")
+        console.note(f"{', '.join(outdated)} differ from the results; run nrtsi bench page")
         raise typer.Exit(1)
 
 

@@ -71,7 +71,7 @@ def make(
     if gaps and part not in ("all", "test"):
         raise InputError(f"--gaps applies to the test series, got --part {part}; leave one out")
     data = make_data(name, path=path, seed=seed)
-    console.say(data.about)
+    console.note(data.about)
     if out is None:
         sizes = ", ".join(f"{each.series:,} {title}" for title, each in data.parts.items())
         _, steps, dims = data.test.value.shape
@@ -82,7 +82,7 @@ def make(
         return
     if gaps:
         data, hidden = _with_gaps(data)
-        console.say(f"hid the cells of the benchmark: {hidden}")
+        console.note(f"hid the cells of the benchmark: {hidden}")
     table = _cut(data.to_table(), part, series)
     write_table(out, Table(table), overwrite=overwrite)
     console.report(f"wrote {out}: {table.num_rows:,} rows")

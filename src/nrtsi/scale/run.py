@@ -21,7 +21,7 @@ from nrtsi.core.state import digest
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions, ImputeTask, Limits
-from nrtsi.inference import part_of
+from nrtsi.inference import sub_listener
 from nrtsi.scale.context import ShardEnds, context_rows
 from nrtsi.scale.journal import Journal, memory_limit_for, work_folder
 from nrtsi.scale.long_gaps import far_rows, find_long_gaps
@@ -227,7 +227,7 @@ def _impute_shards(
     rows, total = sum(s.rows for s in pending), max(1, sum(s.rows for s in shards))
     for given in _read(model, shards, pending, journal.long_gaps):
         shard, name = given.shard, given.shard.file.name
-        progress = part_of(listener, 1 - rows / total, shard.rows / total)
+        progress = sub_listener(listener, 1 - rows / total, shard.rows / total)
         journal.add_shard(shard, *impute_shard(model, given, options, progress))
         pa.default_memory_pool().release_unused()  # or fragments of freed memory add up
         rows -= shard.rows

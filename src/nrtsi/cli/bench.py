@@ -139,7 +139,7 @@ def run(
     options = RunOptions(out or _default(name, experiment), **chosen)
     try:
         with ProgressBar(quiet=console.quiet) as listener:
-            experiment.run(options, console.say, listener)
+            experiment.run(options, console.note, listener)
     except KeyboardInterrupt:
         console.note(f"stopped; results so far are in {options.out}; the same command resumes")
         raise typer.Exit(130) from None
@@ -188,7 +188,7 @@ def check(
     from nrtsi.bench.experiments.table import rows_of
 
     rows = rows_of(opened, path)
-    figures = check_model(CheckRequest(opened, model, method, quick), rows, console.say)
+    figures = check_model(CheckRequest(opened, model, method, quick), rows, console.note)
     typer.echo(markdown(figures))
     if rows and all(figure.recorded is None for figure in figures):
         console.note(

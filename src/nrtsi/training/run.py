@@ -98,9 +98,16 @@ class TrainingRun:
 
     def stage_budget(self, stage: int, stages: int) -> Fraction:
         """The part of the budget that a stage of the networks has."""
-        length = (1 - self.base_share) / stages
-        begins = self.base_share + length * stage
-        return lambda steps: max(0.0, self.used(self.steps_before + steps) - begins) / length
+        left = 1 - self.base_share
+        begins = self.base_share + left * stage / stages
+        ends = self.base_share + left * (stage + 1) / stages
+
+        def fraction(steps: int) -> float:
+            used = self.used(self.steps_before + steps)
+            # Rounding must not add a step.
+            return 1.0 if used >= ends else max(0.0, used - begins) / (ends - begins)
+
+        return fraction
 
     def has_budget(self, seconds: float) -> bool:
         """True if there is time to train a base predictor and a network that corrects it."""

@@ -272,7 +272,7 @@ def test_partially_observed_rows_select_cells(tmp_path):
     [
         ({}, 1, False, "rows: one column"),
         ({}, 3, True, "rows: rows are complete or missing as a whole"),
-        ({"model": {"network": "rows"}}, 3, False, "rows: as asked for"),
+        ({"model": {"network": "rows"}}, 3, False, "rows: as requested"),
         ({"model": {"network": "cells"}, "setting": "regular"}, 3, True, "cells: "),
         ({"setting": "all"}, 3, False, "cells: rows may be partly observed"),
         ({"setting": "stochastic"}, 3, False, "cells: rows may be partly observed"),
@@ -307,8 +307,7 @@ def test_cells_reject_unsupported_parameters():
 def test_a_training_step_has_fewer_windows_of_many_cells(dims, windows):
     params = NRTSI(preset="base", steps=0).get_params()
     series = SeriesSet.stack(partly(0, dims=dims))
-    training, _, _ = resolve(params, series, CLOCK)
-    assert training.train.batch == windows
+    assert resolve(params, series, CLOCK).plan().train.batch == windows
 
 
 @pytest.mark.parametrize(("budget", "sizes"), [("1m", "small small"), ("1h", "base large")])
@@ -316,7 +315,7 @@ def test_budget_and_kind_of_gaps_select_the_size(budget, sizes):
     cells = partly(0, dims=3)
     rows = np.where(np.isnan(cells).any(axis=-1, keepdims=True), np.nan, cells)
     chosen = [
-        resolve(NRTSI(budget=budget).get_params(), SeriesSet.stack(each), CLOCK)[2]
+        resolve(NRTSI(budget=budget).get_params(), SeriesSet.stack(each), CLOCK).preset
         for each in (cells, rows)
     ]
     assert " ".join(chosen) == sizes

@@ -140,9 +140,8 @@ def _max_level(max_level: object, gap: float) -> Any:
         raise InputError(f"max_level must be a whole number or 'auto', got {max_level!r}")
     if max_level != "auto":
         return max_level
-    return max(
-        USUAL_LEVEL, int(level_of(np.array([gap / 2 - TIME_TOLERANCE]), max_level=MAX_LEVEL)[0])
-    )
+    middle = np.array([gap / 2 - TIME_TOLERANCE])
+    return max(USUAL_LEVEL, int(level_of(middle, max_level=MAX_LEVEL)[0]))
 
 
 def _seed(seed: object) -> int:

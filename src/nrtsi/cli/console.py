@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Console",
+    "Quiet",
+    "Verbose",
     "absent_rows",
     "conclusion",
     "count",
@@ -34,12 +36,16 @@ __all__ = [
 ]
 
 
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print details.")]
+
+
 @dataclass(frozen=True)
 class Console(OptionGroup):
     """Prints to the terminal."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")] = False
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print details.")] = False
+    quiet: Quiet = False
+    verbose: Verbose = False
 
     def joined(self, other: "Console") -> "Console":
         """A console with the options of both; log messages obey them too."""

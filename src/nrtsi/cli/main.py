@@ -19,6 +19,8 @@ from nrtsi.cli import bench, data, plot
 from nrtsi.cli.command import DATA, OUTPUT, command, new_app
 from nrtsi.cli.console import (
     Console,
+    Quiet,
+    Verbose,
     absent_rows,
     count,
     imputed_cells,
@@ -86,10 +88,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _general(
     ctx: typer.Context,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print details.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     process = launch()

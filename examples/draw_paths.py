@@ -1,4 +1,4 @@
-"""Draw several fillings of one gap and turn them into an interval of a daily mean.
+"""Draw several paths through the gaps and compute an interval of a daily mean.
 
 python examples/draw_paths.py
 """
@@ -12,7 +12,7 @@ from nrtsi import NRTSI
 from nrtsi.bench.datasets.weather import weather
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--steps", type=int, help="training steps, in place of a minute")
+parser.add_argument("--steps", type=int, help="training steps, instead of a minute")
 args = parser.parse_args()
 
 gappy, truth = weather(seed=2)
@@ -20,10 +20,12 @@ table = pl.DataFrame(gappy)
 model = NRTSI(time="time", budget="60s", steps=args.steps).fit(table)
 draws = model.sample(table, draws=20)
 
-# The mean of a day is a statistic of the whole path: one value a draw, then quantiles over draws.
+# A daily mean is a statistic of the whole path: one value per draw, then quantiles over draws.
 day = pl.col("time").dt.date()
-gaps = table.group_by(day.alias("day")).agg(pl.col("temperature").is_nan().sum().alias("gone"))
-worst = gaps.sort("gone", "day")["day"][-1]
+missing = table.group_by(day.alias("day")).agg(
+    pl.col("temperature").is_nan().sum().alias("missing")
+)
+worst = missing.sort("missing", "day")["day"][-1]
 means = draws.filter(day == worst).group_by("draw").agg(pl.col("temperature").mean())
 low, high = np.quantile(means["temperature"], [0.05, 0.95])
 actual = pl.DataFrame(truth).filter(day == worst)["temperature"].mean()

@@ -1,4 +1,4 @@
-"""Series of different lengths, at irregular times, in one long table; values at any time asked.
+"""Impute series of different lengths at irregular times, and predict at any time.
 
 python examples/irregular_series.py
 """
@@ -16,10 +16,10 @@ args = parser.parse_args()
 
 rng = np.random.default_rng(0)
 parts = []
-for name in range(100):
+for number in range(100):
     time = np.sort(rng.uniform(0, 60, rng.integers(20, 60)))
     value = np.sin(rng.uniform(0.15, 0.3) * time)
-    parts.append(pd.DataFrame({"id": f"wave-{name}", "time": time, "value": value}))
+    parts.append(pd.DataFrame({"id": f"wave-{number}", "time": time, "value": value}))
 table = pd.concat(parts, ignore_index=True)
 table.loc[rng.random(len(table)) < 0.3, "value"] = np.nan
 

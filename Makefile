@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/nrtsi demo --overwrite
 
 test: $(TOOLS) check
-	$(BIN)/python -m pytest -m "not slow" -n 2 -q
+	$(BIN)/python -m pytest -m "not slow" -n 2 -q --durations=25
 
 test-slow: $(TOOLS)
 	$(BIN)/python -m pytest -m slow -q

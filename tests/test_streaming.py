@@ -17,12 +17,15 @@ from typer.testing import CliRunner
 from nrtsi import NRTSI, load
 from nrtsi.cli.main import app
 from nrtsi.cli.progress import ProgressBar
+from nrtsi.config import StreamConfig
 from nrtsi.core.events import TrainStep
 from nrtsi.errors import InputError
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.options import ImputeOptions
-from nrtsi.scale import context, impute_files, long_gaps
+from nrtsi.scale import impute_files
+from nrtsi.scale.context import ShardEnds
 from nrtsi.scale.journal import work_folder
+from nrtsi.scale.long_gaps import far_rows, find_long_gaps
 from nrtsi.scale.shards import (
     BYTES_PER_CELL,
     input_files,
@@ -189,11 +192,10 @@ def test_context_is_the_known_rows_at_the_ends_and_the_gaps_among_them(seed, mos
     whole = table(60, seed=seed, whole=True)
     model = NRTSI(time="time", id="station", columns=["x", "n"])
     panel = model.read(whole)
-    with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "CONTEXT_ROWS", most)
-        patch.setattr(context, "CHANNEL_ROWS", 1)
+    config = StreamConfig(context_rows=most, channel_rows=1)
+    with TemporaryDirectory() as place:
         shard = shards_of(input_files(write(Path(place) / "a.parquet", whole), 10**9))[0]
-        ends = context.ShardEnds.of(shard, whole, panel.columns, panel.clock)
+        ends = ShardEnds.of(shard, whole, panel.columns, panel.clock, config)
     for i, key in enumerate(ends.ids):
         mine = whole.filter(pa.compute.equal(whole["station"], key))
         known = np.flatnonzero(~np.isnan(mine["x"].to_numpy()))
@@ -219,8 +221,7 @@ def test_a_series_continues_in_the_next_file(model, tmp_path):
     )
 
 
-def test_a_gap_longer_than_the_context_is_imputed_from_both_sides(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(context, "CONTEXT_ROWS", 8)
+def test_a_gap_longer_than_the_context_is_imputed_from_both_sides(model, tmp_path):
     whole = table(300, series=1, seed=2, whole=True)
     gaps = np.zeros(300, bool)
     gaps[110:200] = True
@@ -230,7 +231,8 @@ def test_a_gap_longer_than_the_context_is_imputed_from_both_sides(model, tmp_pat
     whole = whole.set_column(2, "x", pa.array(x)).set_column(3, "n", n)
     for number, shard in enumerate(slices(whole, 2)):
         write(tmp_path / "in" / f"{number}.parquet", shard)
-    impute_files(model, tmp_path / "in", tmp_path / "out")
+    config = StreamConfig(context_rows=8)
+    impute_files(model, tmp_path / "in", tmp_path / "out", config=config)
     got = pa.concat_tables(read(tmp_path / "out" / f"{i}.parquet") for i in range(2))
     filled = model.impute(whole)
     assert np.abs(got["x"].to_numpy() - filled["x"].to_numpy())[gaps].max() < 0.05
@@ -249,18 +251,19 @@ def hollow(whole, rows):
     return whole
 
 
-def long_gaps_of(place, pieces):
+def long_gaps_of(place, pieces, far):
     """Writes files of these pieces; returns their shards and the far rows of a shard."""
     for number, piece in enumerate(pieces):
         write(place / "in" / f"{number}.parquet", piece)
     shards = shards_of(input_files(place / "in", 10**9))
     panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(table(40))
     names = ["time", "station", "x", "n"]
-    long_gaps.find_long_gaps(place / "gaps.parquet", shards, names, panel.columns, panel.clock)
+    config = StreamConfig(channel_rows=far)
+    find_long_gaps(place / "gaps.parquet", shards, names, panel.columns, panel.clock, config)
 
     def found(shard):
         own = pieces[shard.number].select(names)
-        return long_gaps.far_rows(place / "gaps.parquet", shard, own, panel.columns)
+        return far_rows(place / "gaps.parquet", shard, own, panel.columns)
 
     return shards, found
 
@@ -275,9 +278,8 @@ def test_the_known_rows_on_both_sides_of_every_long_gap_are_found(seed, count, f
     for name, some in zip(("x", "n"), known.T, strict=True):
         place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
         whole = whole.set_column(place, kind, pa.array(np.ones(rows), kind.type, mask=~some))
-    with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_gaps, "CHANNEL_ROWS", far)
-        shards, found = long_gaps_of(Path(place), slices(whole, count))
+    with TemporaryDirectory() as place:
+        shards, found = long_gaps_of(Path(place), slices(whole, count), far)
         tables = [found(shard) for shard in shards]
     where = np.repeat(np.arange(count), [shard.rows for shard in shards])
     for shard, each in zip(shards, tables, strict=True):
@@ -371,26 +373,21 @@ def test_a_shard_may_have_less_than_one_row_of_every_series(model, tmp_path):
     assert same_but_for_gaps(read(tmp_path / "out.parquet"), whole)
 
 
-def test_beyond_the_limit_the_series_not_seen_for_longest_are_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(long_gaps, "MAX_SERIES", 1)
-    whole = table(400, series=1, order="id")
-    names = pa.array([f"s{i // 2:03d}" for i in range(400)])
-    whole = whole.set_column(0, whole.schema.field("station"), names)
-    path = write(tmp_path / "in.parquet", whole)
-    shards = shards_of(input_files(path, memory(20)))
+def test_beyond_the_limit_the_series_not_seen_for_longest_are_dropped(tmp_path):
+    """Each series has a known row and, ten shards later, a missing one."""
+    whole = hollow(table(400, series=200), np.arange(200, 400))
+    shards = shards_of(input_files(write(tmp_path / "in.parquet", whole), memory(20)))
     panel = NRTSI(time="time", id="station", columns=["x", "n"]).read(whole)
-    carried = []
-    trimmed = long_gaps._GapTracker._trimmed
-    monkeypatch.setattr(
-        long_gaps._GapTracker,
-        "_trimmed",
-        lambda s, r: carried.append(trimmed(s, r)) or carried[-1],
-    )
-    names = ["time", "station", "x", "n"]
-    long_gaps.find_long_gaps(tmp_path / "h.parquet", shards, names, panel.columns, panel.clock)
-    assert max(len(each.ids) for each in carried) <= shards[0].file.max_rows
-    assert carried[-1].ids[-1] == "s199"
-    assert not long_gaps.far_rows(tmp_path / "h.parquet", shards[5], whole, panel.columns).num_rows
+    names, last = ["time", "station", "x", "n"], shards[-1]
+    own = whole.slice(last.first, last.rows).select(names)
+
+    def found(config):
+        path = tmp_path / "gaps.parquet"
+        find_long_gaps(path, shards, names, panel.columns, panel.clock, config)
+        return far_rows(path, last, own, panel.columns).num_rows
+
+    assert found(StreamConfig()) == last.rows
+    assert found(StreamConfig(max_series=1)) == 0
 
 
 def test_files_whose_times_go_back_are_imputed_alone(model, tmp_path):
@@ -928,7 +925,7 @@ def test_options_that_do_not_suit_are_refused(folder, tmp_path):
     result = run("impute", tmp_path / "nodays", "--out", out)
     assert refused(result, f"{tmp_path / 'nodays'} does not exist; check the name and the folder")
     result = run("impute", csv, "--out", tmp_path / "o.csv", "--memory-limit", "lots")
-    assert refused(result, "memory must be a positive number of bytes or a text such as")
+    assert refused(result, "memory_limit must be a positive number of bytes or a text such as")
     result = run("fit", folder, "--out", tmp_path / "m.nrtsi")
     assert refused(result, "must be a file, got a folder; name the file in it (nrtsi impute takes")
 

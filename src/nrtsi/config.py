@@ -786,3 +786,18 @@ class ReportConfig(_Config):
 
     max_page_cells: PositiveInt = 20_000_000
     """Cells above which no page is written, because browsers fail to open it."""
+
+
+class StreamConfig(_Config):
+    """Context of a shard of files larger than memory."""
+
+    context_rows: PositiveInt = 256
+    """Observed rows of a series that a shard gets from each neighbour, with the missing rows among
+    them."""
+
+    channel_rows: PositiveInt = 16
+    """Known rows of every channel that it gets in addition: a channel can be missing where others
+    are not, and for longer than a shard."""
+
+    max_series: PositiveInt = 2**17
+    """Series that are tracked at once to find long gaps, or the rows of a shard if more."""

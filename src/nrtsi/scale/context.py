@@ -7,27 +7,13 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 
+from nrtsi.config import StreamConfig
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.scale.shards import Shard
 from nrtsi.tables import Clock, Columns, read
 
-__all__ = [
-    "CHANNEL_ROWS",
-    "CONTEXT_ROWS",
-    "ShardEnds",
-    "context_rows",
-    "known_ends",
-    "unsorted_error",
-]
-
-CONTEXT_ROWS = 256
-"""Observed rows of a series that a shard gets from each neighbour, with the missing rows among
-them."""
-
-CHANNEL_ROWS = 16
-"""Known rows of every channel that it gets in addition: a channel can be missing where others are
-not, and for longer than a shard."""
+__all__ = ["ShardEnds", "context_rows", "known_ends", "unsorted_error"]
 
 Rows = Bool[np.ndarray, " row"]
 
@@ -59,7 +45,9 @@ class ShardEnds:
     """True if times are row numbers, which start again in every shard."""
 
     @classmethod
-    def of(cls, shard: Shard, table: Any, columns: Columns, clock: Clock) -> "ShardEnds":
+    def of(
+        cls, shard: Shard, table: Any, columns: Columns, clock: Clock, config: StreamConfig
+    ) -> "ShardEnds":
         """The ends of the series in `table`, the rows of `shard` in the columns of the model.
 
         Raises:
@@ -68,8 +56,8 @@ class ShardEnds:
         panel = read(table, columns, clock=clock)
         series, rows = panel.series, panel.query_rows
         owner = series.owner[rows]
-        near = _ends(series, np.logical_or.reduce(series.observed, axis=1), CONTEXT_ROWS)
-        known = known_ends(series, CHANNEL_ROWS)
+        near = _ends(series, np.logical_or.reduce(series.observed, axis=1), config.context_rows)
+        known = known_ends(series, config.channel_rows)
         head, tail = ((a | b)[rows] for a, b in zip(near, known, strict=True))
         return cls(
             shard=shard,

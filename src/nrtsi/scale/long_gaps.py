@@ -11,16 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from jaxtyping import Bool, Int
 
+from nrtsi.config import StreamConfig
 from nrtsi.core.atomic import atomic
 from nrtsi.core.series import SeriesSet
-from nrtsi.scale.context import CHANNEL_ROWS, known_ends, unsorted_error
+from nrtsi.scale.context import known_ends, unsorted_error
 from nrtsi.scale.shards import Shard, errors_in, read_shards
 from nrtsi.tables import Clock, Columns, read
 
 __all__ = ["far_rows", "find_long_gaps"]
-
-MAX_SERIES = 2**17
-"""Series that are tracked at once, or the rows of a shard if that is more."""
 
 _ROW, _FIRST, _LAST = "nrtsi:row", "nrtsi:first", "nrtsi:last"
 
@@ -52,12 +50,17 @@ def far_rows(path: Path, shard: Shard, own: Any, columns: Columns) -> Any:
 
 
 def find_long_gaps(
-    path: Path, shards: Sequence[Shard], names: list[str], columns: Columns, clock: Clock
+    path: Path,
+    shards: Sequence[Shard],
+    names: list[str],
+    columns: Columns,
+    clock: Clock,
+    config: StreamConfig,
 ) -> None:
     """Reads all shards once and writes the rows that `far_rows` returns to `path`.
 
     Each series is tracked from shard to shard by its last row and the last known rows of each
-    channel. Beyond `MAX_SERIES`, the series that were not seen for longest are dropped.
+    channel. Beyond `max_series`, the series that were not seen for longest are dropped.
 
     Raises:
         InputError: The rows of a shard cannot be used; the message names the file.
@@ -68,7 +71,7 @@ def find_long_gaps(
         atomic(path) as temporary,
         pq.ParquetWriter(temporary, pa.schema([*schema, *extra])) as writer,
     ):
-        tracker = _GapTracker(shards, columns, clock, writer)
+        tracker = _GapTracker(shards, columns, clock, writer, config)
         for shard, table in zip(shards, read_shards(shards, names), strict=True):
             if table.num_rows:
                 with errors_in(shard):
@@ -108,10 +111,16 @@ class _GapTracker:
     """Tracks every series through the shards and writes the rows at the ends of long gaps."""
 
     def __init__(
-        self, shards: Sequence[Shard], columns: Columns, clock: Clock, writer: pq.ParquetWriter
+        self,
+        shards: Sequence[Shard],
+        columns: Columns,
+        clock: Clock,
+        writer: pq.ParquetWriter,
+        config: StreamConfig,
     ) -> None:
         self._offsets = np.array([shard.offset for shard in shards])
         self._max_rows = max(shard.file.max_rows for shard in shards)
+        self._config = config
         self._columns, self._clock, self._writer = columns, clock, writer
         self._tracked: _TrackedRows | None = None
 
@@ -142,7 +151,7 @@ class _GapTracker:
         """The ends of each series, and the first and last known rows of each channel."""
         panel = read(table, self._columns, clock=self._clock)
         series = panel.series
-        chosen = np.logical_or(*known_ends(series, CHANNEL_ROWS))
+        chosen = np.logical_or(*known_ends(series, self._config.channel_rows))
         chosen[series.start[:-1]] = chosen[series.start[1:] - 1] = True
         index = np.flatnonzero(chosen[panel.query_rows])
         return self._rows(
@@ -187,7 +196,7 @@ class _GapTracker:
             left = ~new & ends[owner]
             entries.append(_entries(index[left], before[owner[left]] + 2, number))
             rank = np.arange(new.sum()) - np.searchsorted(owner[new], owner[new])
-            nearest = rank < CHANNEL_ROWS
+            nearest = rank < self._config.channel_rows
             right, whose = index[new][nearest], owner[new][nearest]
             begins = np.where(before >= 0, before, since)[whose]
             entries.append(_entries(right, begins, number - 2))
@@ -216,9 +225,10 @@ class _GapTracker:
         series = rows.series
         recent = np.argsort(-rows.last_shard, kind="stable")
         dropped = np.zeros(recent.size, dtype=bool)
-        dropped[recent[max(MAX_SERIES, self._max_rows) :]] = True
+        dropped[recent[max(self._config.max_series, self._max_rows) :]] = True
         self._write_open(rows, dropped)
-        _, kept = known_ends(series, max(1, min(CHANNEL_ROWS, self._max_rows // recent.size)))
+        most = min(self._config.channel_rows, self._max_rows // recent.size)
+        _, kept = known_ends(series, max(1, most))
         kept[series.start[1:] - 1] = True
         kept &= ~dropped[series.owner]
         table = rows.table.filter(pa.array(kept))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nrtsi import __version__
+from nrtsi.config import StreamConfig
 from nrtsi.core.atomic import check_writable
 from nrtsi.core.events import Listener
 from nrtsi.core.sizes import bytes_of
@@ -73,6 +74,7 @@ def impute_files(
     overwrite: bool = False,
     listener: Listener | None = None,
     log_line: Callable[[str], None] = log.info,
+    config: StreamConfig | None = None,
 ) -> Summary:
     """Imputes the missing values of Parquet files of any size and writes files like them.
 
@@ -91,12 +93,13 @@ def impute_files(
         overwrite: Replace existing files, and discard an interrupted run.
         listener: Is called at every step of training and imputation.
         log_line: Is called with sentences on what was detected and what the model is trained on.
+        config: The context of a shard.
 
     Raises:
         InputError: The data or an option cannot be used, or the run to resume was another.
     """
     source, target, options = Path(source), Path(target), options or ImputeOptions()
-    folder = work_folder(target)
+    folder, config = work_folder(target), config or StreamConfig()
     memory = bytes_of(memory_limit_for(memory_limit, target, resume=resume))
     model = copy.copy(model).set_params(memory_limit=memory)  # the caller's is not changed
     files = input_files(source, memory)
@@ -108,6 +111,7 @@ def impute_files(
         "model": _digest(model),
         "memory limit": memory,
         "limits": [options.max_gap, options.max_width],
+        "config": config.model_dump(),
         "input": {each.name: [each.size, each.modified, each.rows] for each in files},
     }
     if resume and not begun:
@@ -118,7 +122,7 @@ def impute_files(
     try:
         model = fitted_model(journal, model, shards, listener, log_line)
         Limits.of(options, model.clock_, model.names)  # finds a mistake before the work
-        _impute_shards(model, shards, journal, options, listener)
+        _impute_shards(model, shards, journal, options, config, listener)
     except InputError:
         if journal.is_empty:
             journal.remove()
@@ -211,12 +215,13 @@ def _impute_shards(
     shards: Sequence[Shard],
     journal: Journal,
     options: ImputeOptions,
+    config: StreamConfig,
     listener: Listener | None,
 ) -> None:
     """Imputes every unfinished shard, and moves every file to its target once it is complete."""
     if len(shards) > 2 and not journal.long_gaps.exists():  # two shards see each other anyway
         names = _columns(model)
-        find_long_gaps(journal.long_gaps, shards, names, model.columns_, model.clock_)
+        find_long_gaps(journal.long_gaps, shards, names, model.columns_, model.clock_, config)
     files = {name: list(own) for name, own in groupby(shards, lambda shard: shard.file.name)}
     files = {name: own for name, own in files.items() if not journal.has_file(own[0].file)}
     pending = [shard for own in files.values() for shard in own if not journal.has_shard(shard)]
@@ -225,7 +230,7 @@ def _impute_shards(
         if not left[name]:
             journal.finish_file(own)
     rows, total = sum(s.rows for s in pending), max(1, sum(s.rows for s in shards))
-    for given in _read(model, shards, pending, journal.long_gaps):
+    for given in _read(model, shards, pending, journal.long_gaps, config):
         shard, name = given.shard, given.shard.file.name
         progress = sub_listener(listener, 1 - rows / total, shard.rows / total)
         journal.add_shard(shard, *impute_shard(model, given, options, progress))
@@ -237,7 +242,11 @@ def _impute_shards(
 
 
 def _read(
-    model: NRTSI, shards: Sequence[Shard], pending: Sequence[Shard], long_gaps: Path
+    model: NRTSI,
+    shards: Sequence[Shard],
+    pending: Sequence[Shard],
+    long_gaps: Path,
+    config: StreamConfig,
 ) -> Iterator[ShardInput]:
     """Reads each pending shard with its neighbours, which may be finished."""
     numbers = {shard.number for shard in pending}
@@ -249,7 +258,8 @@ def _read(
         ends = None
         if shard is not None and table.num_rows:
             with errors_in(shard):
-                ends = ShardEnds.of(shard, table.select(names), model.columns_, model.clock_)
+                own = table.select(names)
+                ends = ShardEnds.of(shard, own, model.columns_, model.clock_, config)
         adjacent = held is not None and shard is not None and shard.number == held[0].number + 1
         if held is not None:
             if held[0].number in numbers:

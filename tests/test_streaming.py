@@ -758,6 +758,13 @@ def test_another_model_memory_or_input_is_refused(model, begun):
         impute_files(model, folder, out, resume=True)
 
 
+def test_a_run_of_an_earlier_format_is_refused(model, begun):
+    run_file = work_folder(begun[1]) / "run.json"
+    run_file.write_text('{"version of nrtsi": "0.0.1"}')
+    with pytest.raises(InputError, match="the version of nrtsi has changed; use the original one"):
+        impute_files(model, *begun, resume=True)
+
+
 def test_on_empty_may_change_when_a_run_resumes(model, begun):
     lenient = load_again(model).set_params(on_empty="skip", memory_limit="3GiB")
     assert impute_files(lenient, *begun, resume=True).files == 3

@@ -223,7 +223,7 @@ def impute(
     auto = f"\nimputed {methods_used(result)}" if options.method == "auto" else ""
     console.report(f"wrote {out}: {done}{training_done(imputer, model, began)}{auto}")
     if report is not None:
-        _write_report(report, data.name, imputer, result, console)
+        _write_report(report, data, imputer, result, console, overwrite=stream.overwrite)
         console.report(f"wrote {report}")
 
 
@@ -250,7 +250,7 @@ def report(
     imputer, panel = _open_model(model, settings, frame, console)
     task = ImputeTask.of(panel, options)
     result = _run(imputer, task, console, new=model is None, intervals=True)
-    _write_report(out, data.name, imputer, result, console)
+    _write_report(out, data, imputer, result, console, overwrite=overwrite)
     console.report(f"wrote {out}: {shape(panel)}{training_done(imputer, model, began)}")
 
 
@@ -413,7 +413,13 @@ def _run(
 
 
 def _write_report(
-    path: Path, source: str, model: "NRTSI", result: "ImputationResult", console: Console
+    path: Path,
+    data: Path,
+    model: "NRTSI",
+    result: "ImputationResult",
+    console: Console,
+    *,
+    overwrite: bool,
 ) -> None:
     """Back-tests the fitted model and the baselines, and writes the report.
 
@@ -434,9 +440,9 @@ def _write_report(
         result,
         backtest,
         options,
-        source=source,
+        source=data.name,
         command=shlex.join(["nrtsi", *sys.argv[1:]]),
         settings=model.info(),
         remarks=[note] if (note := absent_rows(panel)) is not None else [],
     )
-    write_report(path, content, overwrite=True)  # the command has checked it
+    write_report(path, content, overwrite=overwrite)

@@ -37,8 +37,9 @@ def check_in_memory(data: Path, out: Path, stream: StreamOptions, console: Conso
     run = read_run(folder)
     if stream.resume and run is not None:
         raise InputError(
-            f"--memory-limit must be that of the run in {folder}, {run['memory limit']:,} bytes, "
-            f"got {stream.memory_limit}, into which {data} fits; leave it out"
+            f"--memory-limit must be that of the run in {folder}, "
+            f"{run.get('memory limit', 'unknown')} bytes, got {stream.memory_limit}, "
+            f"into which {data} fits; leave it out"
         )
     if stream.resume:
         raise InputError(

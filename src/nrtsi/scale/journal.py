@@ -34,7 +34,7 @@ def memory_limit_for(limit: str | float | None, target: Path, *, resume: bool) -
     if limit is not None:
         return limit
     run = read_run(work_folder(target)) if resume else None
-    return _DEFAULT_LIMIT if run is None else run["memory limit"]
+    return _DEFAULT_LIMIT if run is None else run.get("memory limit", _DEFAULT_LIMIT)
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:

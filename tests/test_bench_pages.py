@@ -145,5 +145,7 @@ def test_a_page_without_its_section_and_another_folder_are_refused(tmp_path):
         outdated_pages(tmp_path)
     copy_of_the_pages(tmp_path)
     (tmp_path / "README.md").write_text("# nrtsi\n", "utf-8")
-    with pytest.raises(InputError, match=r"README.md must have one section from <!-- made by"):
+    with pytest.raises(
+        InputError, match=r"README.md must have one section from <!-- nrtsi bench page"
+    ):
         outdated_pages(tmp_path)

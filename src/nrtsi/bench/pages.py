@@ -16,8 +16,7 @@ from nrtsi.errors import InputError
 
 __all__ = ["outdated_pages", "pages", "write_pages"]
 
-MARKER = "<!-- made by nrtsi bench page -->\n"
-SECTION = re.compile(r"<!-- made by [^\n]* -->\n.*?<!-- end -->\n", re.DOTALL)
+SECTION = re.compile(r"(<!-- [^\n]*nrtsi bench page[^\n]* -->\n).*?(<!-- end -->\n)", re.DOTALL)
 PICTURE = "pictures/budgets.png"
 
 
@@ -74,5 +73,7 @@ def _with_section(path: Path, text: str) -> str:
     """The page with a new section between its two comments."""
     page = path.read_text("utf-8")
     if len(SECTION.findall(page)) != 1:
-        raise InputError(f"{path} must have one section from {MARKER.strip()} to <!-- end -->")
-    return SECTION.sub(lambda _: f"{MARKER}{text}<!-- end -->\n", page)
+        raise InputError(
+            f"{path} must have one section from <!-- nrtsi bench page --> to <!-- end -->"
+        )
+    return SECTION.sub(lambda found: f"{found[1]}{text}{found[2]}", page)

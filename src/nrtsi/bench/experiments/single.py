@@ -39,7 +39,7 @@ SIMPLE = ("linear", "spline", "seasonal", "kalman", "knn", "mice")
 
 METHODS: dict[str, Callable[..., Imputer]] = {
     "nrtsi": NRTSI,
-    "nrtsi without GP": partial(NRTSI, model={"field": False}),
+    "nrtsi without GP": partial(NRTSI, predictors=("analogs", "dynamics")),
     **{name: BASELINES[name] for name in SIMPLE},
 }
 

@@ -1,4 +1,4 @@
-"""Linear interpolation on sets against numpy's."""
+"""Interpolation agrees with numpy; neighbours agree with a search."""
 
 import numpy as np
 from hypothesis import given
@@ -9,7 +9,7 @@ from tests.strategies import seeds, some_series
 
 
 @given(seeds)
-def test_interpolation_is_numpy_s_in_every_series_and_channel(seed):
+def test_interpolation_agrees_with_numpy(seed):
     series = some_series(seed)
     got = interpolate(series)
     for i in range(series.series):
@@ -22,7 +22,7 @@ def test_interpolation_is_numpy_s_in_every_series_and_channel(seed):
 
 
 @given(seeds)
-def test_neighbours_are_the_nearest_observed_cells_of_the_series(seed):
+def test_neighbours_are_the_nearest_observed_cells(seed):
     series = some_series(seed)
     left, right = neighbours(series)
     for row in range(series.rows):

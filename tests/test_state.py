@@ -1,4 +1,4 @@
-"""Laws of the (de)serialiser: what goes in comes back, through JSON, bit for bit."""
+"""Dataclasses survive serialisation exactly."""
 
 import json
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ def test_a_dataclass_survives_arrays_and_json(model, as_tensors):
     assert (back.parts, back.by_name, back.limits) == (model.parts, model.by_name, model.limits)
 
 
-def test_what_cannot_be_saved_or_read_is_named():
+def test_unsupported_types_are_rejected():
     with pytest.raises(TypeError, match="cannot save a set at k"):
         to_state(Nearest({1}))
     with pytest.raises(TypeError, match="cannot read a Unknown where"):

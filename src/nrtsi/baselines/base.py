@@ -124,7 +124,7 @@ class Imputer:
             )
         self.clock_ = panel.clock
         self.columns_ = panel.columns
-        self.guesses_ = panel.notes
+        self.detected_ = panel.notes
 
     def impute(
         self,

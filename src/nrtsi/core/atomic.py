@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Atomic writing: a file is replaced completely or not at all."""
 
 import os
 import secrets
@@ -14,14 +14,14 @@ __all__ = ["atomic", "check_writable"]
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path` and renames it to `path` when the block ends well.
+    """Yields a temporary path beside `path` and renames it to `path` when the block succeeds.
 
-    The temporary file exists and is empty, ends in the same suffix, and is on disk (fsync)
-    before the rename, so a crash leaves either the old file or the new one. When the block
-    raises anything, the temporary file is removed and `path` is as it was before.
+    The temporary file is empty, has the same suffix, and is flushed to disk before the rename, so
+    a crash leaves the old file or the new one. If the block raises, the temporary file is removed
+    and `path` is unchanged.
 
     Raises:
-        InputError: The operating system refused to write; the message says why.
+        InputError: The operating system does not allow writing; the message states the reason.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -36,7 +36,7 @@ def atomic(path: Path) -> Iterator[Path]:
         mode = stat.S_IMODE((target if target.exists() else temporary).stat().st_mode)
         try:
             yield temporary
-            # Some libraries put a file of their own, with other rights, in place of this one.
+            # Some libraries replace the file by one with other permissions.
             temporary.chmod(mode)
             _flush(temporary)
             temporary.replace(target)
@@ -46,19 +46,16 @@ def atomic(path: Path) -> Iterator[Path]:
             raise
     except OSError as error:
         raise InputError(_refusal(path, error)) from error
-    # The rename itself must survive a crash too; not every system lets a folder be opened.
+    # Makes the rename durable; not every system can open a folder.
     with suppress(OSError):
         _flush(target.parent)
 
 
 def check_writable(path: Path, *, overwrite: bool) -> None:
-    """Refuses a `path` that `atomic` could not write, by trying it in the same folder.
-
-    Meant for the moment before long work whose result goes to `path`.
+    """Checks, before long work, that `atomic` can write to `path`.
 
     Raises:
-        InputError: The folder is absent or refuses new files, or `path` exists already and
-            `overwrite` is False.
+        InputError: The folder is absent or read-only, or `path` exists and `overwrite` is False.
     """
     target = _target(path)
     if target.exists() and not overwrite:
@@ -72,7 +69,7 @@ def check_writable(path: Path, *, overwrite: bool) -> None:
 
 
 def _target(path: Path) -> Path:
-    """The file to replace: what a symbolic link points to, not the link."""
+    """The file to replace; a symbolic link is followed."""
     try:
         target = path.resolve()
         if target.is_dir():
@@ -83,7 +80,7 @@ def _target(path: Path) -> Path:
             raise InputError(
                 f"{path} cannot be written: there is no folder {path.parent}; create it first"
             )
-        # A rename would replace a write-protected file without asking.
+        # A rename would replace a write-protected file.
         if target.exists() and not os.access(target, os.W_OK):
             raise InputError(f"{path} is write-protected; allow writing or choose another name")
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that points to itself
@@ -92,11 +89,10 @@ def _target(path: Path) -> Path:
 
 
 def _create_beside(target: Path) -> Path:
-    # Short, so that a long name stays within the system's limit; random, so that two writers
-    # never share one; the same suffix, because some libraries choose the format by it.
-    name = f".{target.stem[:40]}.{secrets.token_hex(6)}{target.suffix}"
-    temporary = target.with_name(name)
-    # O_EXCL: never an existing file. 0o666 less the umask, which is what open() would give.
+    # Cut, because names have a maximum length; with the suffix, from which some libraries infer
+    # the format.
+    temporary = target.with_name(f".{target.stem[:40]}.{secrets.token_hex(6)}{target.suffix}")
+    # O_EXCL rejects an existing file; 0o666 without the umask is the mode that open() sets.
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return temporary
 
@@ -110,7 +106,7 @@ def _flush(path: Path) -> None:
 
 
 def _refusal(path: Path, error: Exception) -> str:
-    number = getattr(error, "errno", None)  # libraries put words of their own in strerror
+    number = getattr(error, "errno", None)  # strerror may be the text of a library
     reason = os.strerror(number) if number else str(error)
     return (
         f"{path} cannot be written: {reason}; free some space or choose another folder "

@@ -1,4 +1,4 @@
-"""`Bounds`: keeps numbers between what a channel can be at least and at most."""
+"""`Bounds`: keeps values between a minimum and a maximum of each channel."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,29 +13,32 @@ from nrtsi.errors import InputError
 
 __all__ = ["Bounds"]
 
-SHARE = 0.002
-"""Softness as a share of a channel's spread: what lies farther inside is left as it is."""
+SOFTNESS = 0.002
+"""Default softness, as a share of the spread of a channel."""
 
-_WIDTHS = 20  # softnesses between two bounds, at least, so that a middle stays that does not bend
+MIN_WIDTHS = 20
+"""Softnesses between two bounds, at least, so that values in the middle do not change."""
+
+Values = Float[np.ndarray, "*any dim"]
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the greatest value of each channel.
+    """The minimum and the maximum of each channel.
 
-    `inside` bends numbers smoothly and never reverses their order, so that the quantiles of what
-    was bent are the bent quantiles (up to rounding). With d the distance to a bound in units of
-    the softness s, a number moves away from it by s·log(1 + exp(−d)).
+    `soft_clip` is smooth and monotone, so that the quantiles of clipped values are the clipped
+    quantiles. With d the distance to a bound in units of the softness s, a value moves away from
+    the bound by s·log(1 + exp(−d)).
     """
 
     lower: Float[np.ndarray, " dim"]
-    """−inf where there is none."""
+    """Minimum; −inf without one."""
 
     upper: Float[np.ndarray, " dim"]
-    """inf where there is none."""
+    """Maximum; inf without one."""
 
     softness: Float[np.ndarray, " dim"]
-    """Width, in the units of the channel, of the strip at a bound in which numbers bend."""
+    """Distance from a bound, in the units of the channel, within which values change."""
 
     @classmethod
     def of(
@@ -43,111 +46,93 @@ class Bounds:
         bounds: Any,
         names: Sequence[str],
         spread: Float[np.ndarray, " dim"],
-        share: float = SHARE,
+        share: float = SOFTNESS,
     ) -> "Bounds | None":
-        """The caller's bounds, by the name of a column; None where nothing is bounded.
+        """Reads bounds by column; None if no channel is bounded.
 
         Args:
-            bounds: A mapping from columns to (lower, upper), None on either side where there is
-                none; or None.
-            names: The channels in their order.
-            spread: How far the values of each channel spread, in its units.
-            share: Softness as a share of the spread; less of it where two bounds are close.
+            bounds: A mapping from columns to (lower, upper), either of which may be None; or None.
+            names: Names of the channels.
+            spread: Standard deviation of each channel.
+            share: Softness as a share of the spread; it is smaller if two bounds are close.
 
         Raises:
-            InputError: A column is unknown, or its bounds are no two numbers in order.
+            InputError: A column is unknown, or its bounds are not two numbers in order.
 
-        >>> import numpy as np
         >>> rain = Bounds.of({"rain": (0, None)}, ["rain", "heat"], np.array([5.0, 9.0]))
-        >>> rain.inside(np.array([[-40.0, -40.0], [3.0, 3.0]])).round(3)
+        >>> rain.soft_clip(np.array([[-40.0, -40.0], [3.0, 3.0]])).round(3)
         array([[  0., -40.],
                [  3.,   3.]])
         """
-        pairs = _checked(bounds, names)
-        lower = np.array([pairs.get(name, (-inf, inf))[0] for name in names])
-        upper = np.array([pairs.get(name, (-inf, inf))[1] for name in names])
+        pairs = _read(bounds, names)
+        lower, upper = np.array([pairs.get(name, (-inf, inf)) for name in names]).reshape(-1, 2).T
         if not (np.isfinite(lower) | np.isfinite(upper)).any():
             return None
         with np.errstate(over="ignore"):
-            softness = np.minimum(share * spread, (upper - lower) / _WIDTHS)
+            softness = np.minimum(share * spread, (upper - lower) / MIN_WIDTHS)
         return cls(lower, upper, np.maximum(softness, np.finfo(np.float64).tiny))
 
-    def inside(self, x: Float[np.ndarray, "*any dim"]) -> Float[np.ndarray, "*any dim"]:
-        """Numbers bent to lie between the bounds, or on one; infinite ones lie on it.
+    def soft_clip(self, x: Values) -> Values:
+        """Moves values between the bounds; infinite values move to a bound.
 
-        >>> import numpy as np
         >>> unit = Bounds(np.array([0.0]), np.array([1.0]), np.array([0.05]))
-        >>> unit.inside(np.array([[-np.inf], [-0.05], [0.0], [0.5], [7.0]])).round(3).ravel()
+        >>> unit.soft_clip(np.array([[-np.inf], [-0.05], [0.0], [0.5], [7.0]])).round(3).ravel()
         array([0.   , 0.016, 0.035, 0.5  , 1.   ])
         """
-        # Both softplus functions written from the nearer bound: far beyond the bounds their
-        # difference would be one of huge numbers, and between them nothing but x is left.
-        up, down = _push(self._apart(x, self.lower)), _push(self._apart(x, self.upper))
+        # Relative to the nearer bound: the difference of two softplus functions loses digits.
+        up, down = (
+            np.log1p(np.exp(-self._distance(x, bound))) for bound in (self.lower, self.upper)
+        )
         within = np.clip(x, self.lower, self.upper)
         return np.clip(within + self.softness * (up - down), self.lower, self.upper)
 
-    def kept(self, x: Float[np.ndarray, "*any dim"]) -> Float[np.ndarray, "*any dim"]:
-        """Numbers bent as by `inside`, but for those at a bound, which stay there.
+    def clip(self, x: Values) -> Values:
+        """Soft-clips all values except those exactly on a bound.
 
-        A line between two dry hours is dry.
+        For example, the interpolation between two dry hours is dry.
         """
-        return np.where((x == self.lower) | (x == self.upper), x, self.inside(x))
+        return np.where((x == self.lower) | (x == self.upper), x, self.soft_clip(x))
 
-    def at(self, channel: Int[np.ndarray, " cell"]) -> "Bounds":
-        """The bounds of cells of these channels, each a channel by itself."""
-        return Bounds(self.lower[channel], self.upper[channel], self.softness[channel])
+    def unclip(self, y: Values) -> Values:
+        """The inverse of `soft_clip`; −inf or inf for values on a bound or beyond it.
 
-    def outside(self, y: Float[np.ndarray, "*any dim"]) -> Float[np.ndarray, "*any dim"]:
-        """The numbers that `inside` bends to `y`: −inf or inf at a bound and beyond it.
-
-        >>> import numpy as np
         >>> unit = Bounds(np.array([0.0]), np.array([1.0]), np.array([0.05]))
-        >>> unit.outside(np.array([[-3.0], [0.0], [0.035], [0.5], [1.0]])).round(2).ravel()
+        >>> unit.unclip(np.array([[-3.0], [0.0], [0.035], [0.5], [1.0]])).round(2).ravel()
         array([-inf, -inf,  0. ,  0.5,  inf])
         """
-        up = _pull(np.where(y <= self.lower, 0.0, self._apart(y, self.lower)))
-        down = _pull(np.where(y >= self.upper, 0.0, self._apart(y, self.upper)))
+        low = np.where(y <= self.lower, 0.0, self._distance(y, self.lower))
+        high = np.where(y >= self.upper, 0.0, self._distance(y, self.upper))
+        with np.errstate(divide="ignore"):
+            # log(1 − exp(−d)), exact near 0
+            up, down = (np.log(-np.expm1(-distance)) for distance in (low, high))
         return y + self.softness * (up - down)
 
-    def _apart(
-        self, x: Float[np.ndarray, "*any dim"], bound: Float[np.ndarray, " dim"]
-    ) -> Float[np.ndarray, "*any dim"]:
-        """Distance to a bound in units of the softness; inf to a bound that is not there."""
-        there = np.isfinite(bound)
-        with np.errstate(over="ignore"):  # farther than the largest float is far
-            return np.where(there, np.abs(x - np.where(there, bound, 0.0)) / self.softness, inf)
+    def take(self, channel: Int[np.ndarray, " cell"]) -> "Bounds":
+        """The bounds of cells of these channels."""
+        return Bounds(self.lower[channel], self.upper[channel], self.softness[channel])
 
-    def outside_count(
+    def count_outside(
         self, value: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]
     ) -> Int[np.ndarray, " dim"]:
-        """How many observed cells of each channel lie beyond its bounds."""
+        """Counts the observed cells of each channel beyond its bounds."""
         beyond = (value < self.lower) | (value > self.upper)
         return np.count_nonzero(beyond & observed, axis=0)
 
-
-def _push(apart: np.ndarray) -> np.ndarray:
-    """log(1 + exp(−apart)): how far a bound pushes what is so far away."""
-    return np.log1p(np.exp(-apart))
-
-
-def _pull(apart: np.ndarray) -> np.ndarray:
-    """log(1 − exp(−apart)), with no digit lost near 0, where it is −inf."""
-    with np.errstate(divide="ignore"):
-        return np.log(-np.expm1(-apart))
+    def _distance(self, x: Values, bound: Float[np.ndarray, " dim"]) -> Values:
+        """Distance to a bound in units of the softness; infinite without a bound."""
+        finite = np.isfinite(bound)
+        with np.errstate(over="ignore"):
+            return np.where(finite, np.abs(x - np.where(finite, bound, 0.0)) / self.softness, inf)
 
 
-def _checked(bounds: object, names: Sequence[str]) -> dict[Any, tuple[float, float]]:
-    """The pairs by column, infinite where a side is None.
-
-    Raises:
-        InputError: As for `Bounds.of`.
-    """
+def _read(bounds: object, names: Sequence[str]) -> dict[Any, tuple[float, float]]:
+    """The pairs by column; a side that is None is infinite."""
     if bounds is None:
         return {}
     if not isinstance(bounds, Mapping):
         raise InputError(
             f"bounds must be a mapping from columns to (lower, upper), got {bounds!r}; "
-            f"write bounds={{{_first(names)!r}: (0, None)}}"
+            f"write bounds={{{[*names, 'column'][0]!r}: (0, None)}}"
         )
     for name in bounds:
         if name not in names:
@@ -155,33 +140,24 @@ def _checked(bounds: object, names: Sequence[str]) -> dict[Any, tuple[float, flo
                 f"bounds must be of columns that are imputed, got {name!r}; "
                 f"there are {list(names)}; rename or leave it out"
             )
-    return {name: _pair(name, bounds[name]) for name in bounds}
+    return {name: _read_pair(name, pair) for name, pair in bounds.items()}
 
 
-def _first(names: Sequence[str]) -> str:
-    return names[0] if len(names) else "column"
-
-
-def _pair(name: object, pair: object) -> tuple[float, float]:
-    what = f"bounds of column {name!r} must be"
+def _read_pair(name: object, pair: object) -> tuple[float, float]:
+    rule = f"bounds of column {name!r} must be"
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InputError(
-            f"{what} a pair (lower, upper), got {pair!r}; write (0, None) for a lower one alone"
+            f"{rule} a pair (lower, upper), got {pair!r}; write (0, None) for a lower one alone"
         )
-    lower, upper = (
-        _number(what, side, none) for side, none in zip(pair, (-inf, inf), strict=True)
-    )
+    for side in pair:
+        number = isinstance(side, Real) and not isinstance(side, bool) and not isnan(side)
+        if side is not None and not number:
+            raise InputError(f"{rule} numbers or None, got {side!r}; write None for no bound")
+    lower = -inf if pair[0] is None else float(pair[0])
+    upper = inf if pair[1] is None else float(pair[1])
     if not lower < upper:
         raise InputError(
-            f"{what} in order, the lower below the upper, got {lower:g} and {upper:g}; "
+            f"{rule} in order, the lower below the upper, got {lower:g} and {upper:g}; "
             f"exchange or widen them, or write None for no bound"
         )
     return lower, upper
-
-
-def _number(what: str, side: object, none: float) -> float:
-    if side is None:
-        return none
-    if not isinstance(side, Real) or isinstance(side, bool) or isnan(side):
-        raise InputError(f"{what} numbers or None, got {side!r}; write None for no bound")
-    return float(side)

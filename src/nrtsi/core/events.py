@@ -1,4 +1,4 @@
-"""What long work tells whoever listens."""
+"""Progress events of training and imputation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ class TrainStep:
     """The optimizer made a step."""
 
     level: int | None
-    """Level being trained; None where one network serves all."""
+    """Level being trained; None if one network serves all levels."""
 
     step: int
-    """Steps made so far, over all levels; 0 while it is learnt how rows go on."""
+    """Steps made so far, over all levels; 0 while the dynamics model is trained."""
 
     loss: float
-    """Loss of this step's batch; of the flow, in a measure of its own, where that is learnt."""
+    """Loss of the batch; while the dynamics model is trained, the loss of that model."""
 
     valid_loss: float | None
-    """Loss on the validation part, at the steps where it was measured."""
+    """Loss on the validation part; None if it was not measured at this step."""
 
     fraction: float
-    """Share of the budget used so far."""
+    """Share of the budget that is used."""
 
 
 @dataclass(frozen=True)
 class ImputeStep:
-    """A pass of the plan was carried out."""
+    """A pass of the plan is complete."""
 
     level: int
     """Coarsest level of the pass."""
 
     fraction: float
-    """Share of the missing rows that are done."""
+    """Share of the missing rows that are imputed."""
 
 
 Event: TypeAlias = TrainStep | ImputeStep

@@ -1,6 +1,5 @@
-"""Fingerprints of data: enough to tell whether a model has seen these rows or series."""
+"""Fingerprints of data, which show whether a model has seen some rows or series."""
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,36 +7,35 @@ import numpy as np
 from jaxtyping import Float, Int, UInt64
 
 from nrtsi.core.series import SeriesSet
+from nrtsi.core.state import digest
 
-__all__ = ["SeriesFingerprints", "digest", "fingerprint", "overlap"]
+__all__ = ["SeriesFingerprints", "fingerprint", "overlap", "series_digest"]
 
 KEPT = 8192
+"""Hashes of a fingerprint, at most."""
 
-# Cells of a series by which it is recognised, and how many of them must be found.
 SERIES_CELLS, MIN_FOUND = 8, 2
+"""Cells that are stored of a series, and how many of them must match."""
 
-# Is added before bits are mixed: zero alone would stay zero.
+# Added before bits are mixed, because the mix of zero is zero.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def fingerprint(series: SeriesSet) -> Int[np.ndarray, " kept"]:
-    """The smallest hashes of the rows that have data, ascending: an even sample of any size."""
+    """The smallest hashes of the rows with data, ascending: a random sample of fixed size."""
     return np.sort(np.unique(_hash(series))[:KEPT].view(np.int64))
 
 
-def digest(series: SeriesSet) -> str:
-    """What tells these very data from all others: times, what is known, and where series end."""
-    found = hashlib.sha256()
-    for array in (series.time, series.value + 0.0, series.observed, series.start):
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+def series_digest(series: SeriesSet) -> str:
+    """A digest of the times, values, observed cells and bounds of series."""
+    arrays = (series.time, series.value + 0.0, series.observed, series.start)
+    return digest(*(array.tobytes() for array in arrays))
 
 
 def overlap(kept: Int[np.ndarray, " kept"], series: SeriesSet) -> float:
-    """Share of the rows of `series` that a fingerprint's data has too, from 0 to 1.
+    """Share of the rows of `series` that the fingerprinted data contain, from 0 to 1.
 
-    Estimated from the rows whose hashes are as small as those kept: all of them where the
-    fingerprint is complete.
+    It is estimated from the rows whose hashes are in the range of the fingerprint.
     """
     hashes, known = _hash(series), kept.view(np.uint64)
     if kept.size == KEPT:
@@ -53,7 +51,7 @@ class SeriesFingerprints:
 
     @classmethod
     def of(cls, series: SeriesSet) -> "SeriesFingerprints":
-        """Takes cells from all over each series; every series must have some."""
+        """Takes evenly spaced observed cells; every series must have one."""
         row, channel = np.nonzero(series.observed)
         begin = np.searchsorted(row, series.start)
         count = np.diff(begin)
@@ -61,7 +59,7 @@ class SeriesFingerprints:
         return cls(_hash_cells(series.time[row], channel, series.value[row, channel])[place])
 
     def find(self, series: SeriesSet) -> Int[np.ndarray, " series"]:
-        """The number of each of `series` among the fingerprints; -1 if it is none of them."""
+        """The index of the fingerprint of each of `series`; -1 if it has none."""
         found = np.full(series.series, -1)
         if not self.hash.size:
             return found
@@ -72,7 +70,7 @@ class SeriesFingerprints:
         hit = np.flatnonzero(ascending[place] == cells)
         pair = series.owner[row[hit]] * len(self.hash) + order[place[hit]] // SERIES_CELLS
         pairs, count = np.unique(pair, return_counts=True)
-        often = np.argsort(count, kind="stable")  # the last to be written is the most frequent
+        often = np.argsort(count, kind="stable")  # the most frequent is written last
         often = often[count[often] >= MIN_FOUND]
         found[pairs[often] // len(self.hash)] = pairs[often] % len(self.hash)
         return found
@@ -97,12 +95,12 @@ def _hash_cells(
 
 
 def _hash(series: SeriesSet) -> UInt64[np.ndarray, " row"]:
-    """A hash of each row that has data: times, values and which are there, with the row before.
+    """A hash of the times, values and observed cells of each row with data and the row before.
 
-    Rows alone of few distinct values would be found anywhere.
+    Single rows are not unique if a channel has few distinct values.
     """
-    rows = series.observed.any(axis=1)
-    # + 0.0 turns -0.0 into 0.0, which is the same value with other bits.
+    rows = series.has_data
+    # + 0.0 turns -0.0 into 0.0, which is equal but has other bits.
     columns = np.column_stack([series.time[rows], series.value[rows] + 0.0]).view(np.uint64)
     seen = series.observed[rows].astype(np.uint64)
     result = np.zeros(columns.shape[0], dtype=np.uint64)
@@ -112,7 +110,7 @@ def _hash(series: SeriesSet) -> UInt64[np.ndarray, " row"]:
 
 
 def _mix(bits: UInt64[np.ndarray, " row"]) -> UInt64[np.ndarray, " row"]:
-    """The finaliser of splitmix64: every bit of the result depends on every bit given."""
+    """The finaliser of splitmix64: every bit of the result depends on every input bit."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))

@@ -1,32 +1,32 @@
-"""Gaps as users see them: from the observation before to the observation after."""
+"""Gaps of each channel, measured from the observation before to the observation after."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from nrtsi.core.interpolation import neighbours
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import Flags, SeriesSet, Values
 
 __all__ = ["GAP_BINS", "Gaps", "gap_bin", "gap_bin_range"]
 
 GAP_BINS = 24
-"""Lengths of gaps are told apart by powers of two, up to this many; longer ones are the last."""
+"""Number of bins of gap lengths, which are powers of two; the last has no upper limit."""
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gap that each missing cell lies in; every channel has gaps of its own."""
+    """The gap that contains each missing cell; each channel has its own gaps."""
 
-    length: Float[np.ndarray, "row dim"]
+    length: Values
     """Time from the observation before to the one after; at an end of a series, from the
-    observation to the end; infinite where nothing is observed; 0 where the cell is."""
+    observation to the end. Infinite without observations; 0 for an observed cell."""
 
-    open: Bool[np.ndarray, "row dim"]
-    """True where the gap is at an end of its series, with nothing observed beyond."""
+    open: Flags
+    """True if the gap is at an end of its series."""
 
     number: Int[np.ndarray, "row dim"]
-    """Which gap it is; -1 where the cell is observed."""
+    """Number of the gap; -1 for an observed cell."""
 
     @classmethod
     def of(cls, series: SeriesSet) -> "Gaps":
@@ -44,7 +44,7 @@ class Gaps:
         length = np.where((left < 0) & (right < 0), np.inf, length)
         missing = ~series.observed
         channel = np.arange(series.dims) * (series.rows + 1)
-        # A gap at the beginning of a series is the one after the last row of the series before.
+        # A gap at the start of a series has the number that follows the row before the series.
         number = channel + np.where(left >= 0, left + 1, first[:, None])
         return cls(
             length=np.where(missing, length, 0.0),
@@ -54,15 +54,16 @@ class Gaps:
 
     @property
     def gap_bin(self) -> Int[np.ndarray, "row dim"]:
-        """The bin of the length of each missing cell's gap; -1 where the cell is observed.
+        """The bin of the gap of each missing cell; -1 for an observed cell.
 
-        The farthest cell of a gap at an end is as far from data as that of one twice as long.
+        A gap at an end counts twice: its last cell is as far from data as the middle of a gap of
+        twice the length.
         """
         return np.where(self.number >= 0, gap_bin(self.length * (1 + self.open)), -1)
 
 
 def gap_bin(length: Float[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
-    """The bin of a length: 0 holds lengths up to 2 units, `k` those in `(2**k, 2**(k+1)]`.
+    """The bin of a length: bin 0 holds lengths up to 2 units, bin `k` those in `(2**k, 2**(k+1)]`.
 
     >>> gap_bin(np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.inf]))
     array([ 0,  0,  1,  1,  2, 23])
@@ -72,7 +73,7 @@ def gap_bin(length: Float[np.ndarray, "*any"]) -> Int[np.ndarray, "*any"]:
 
 
 def gap_bin_range(index: int) -> tuple[float, float]:
-    """The lengths that a bin holds, above the first and up to the second, in units.
+    """The range of lengths of a bin in units, without its lower end.
 
     >>> gap_bin_range(0), gap_bin_range(2), gap_bin_range(GAP_BINS - 1)
     ((0.0, 2.0), (4.0, 8.0), (8388608.0, inf))

@@ -1,40 +1,38 @@
-"""Linear interpolation on sets: the baseline, and what networks usually correct."""
+"""Nearest observed cells and linear interpolation."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import Flags, SeriesSet, Values
 
 __all__ = ["Known", "between", "interpolate", "neighbours"]
 
 
 @dataclass(frozen=True)
 class Known:
-    """Where each channel is known: found once, and then asked about row after row."""
+    """An index of the known cells of each channel, to search for the nearest of any row."""
 
-    observed: Bool[np.ndarray, "row dim"]
+    observed: Flags
     start: Int[np.ndarray, " bound"]
 
     cells: tuple[Int[np.ndarray, " _"], ...]
-    """Rows in which each channel is known, between a -1 and the number of rows."""
+    """Rows of the known cells of each channel, between -1 and the number of rows."""
 
     @classmethod
-    def of(
-        cls, observed: Bool[np.ndarray, "row dim"], start: Int[np.ndarray, " bound"]
-    ) -> "Known":
-        """Looks through all rows of all channels."""
-        ends = [-1], [observed.shape[0]]
-        cells = (np.flatnonzero(channel) for channel in observed.T)
-        return cls(observed, start, tuple(np.concatenate([ends[0], c, ends[1]]) for c in cells))
+    def of(cls, observed: Flags, start: Int[np.ndarray, " bound"]) -> "Known":
+        """Finds the known cells."""
+        first, last = [-1], [observed.shape[0]]
+        cells = (np.concatenate([first, np.flatnonzero(one), last]) for one in observed.T)
+        return cls(observed, start, tuple(cells))
 
     def around(
-        self, rows: Int[np.ndarray, " asked"], nth: int = 1
-    ) -> tuple[Int[np.ndarray, "asked dim"], Int[np.ndarray, "asked dim"]]:
-        """Rows of the `nth` nearest known cell strictly before and strictly after each asked row.
+        self, rows: Int[np.ndarray, " target"], nth: int = 1
+    ) -> tuple[Int[np.ndarray, "target dim"], Int[np.ndarray, "target dim"]]:
+        """Rows of the `nth` nearest known cell strictly before and strictly after each row.
 
-        Every channel has neighbours of its own, always of the same series; -1 where there is none.
+        Neighbours are of the same channel and series; -1 without a neighbour.
         """
         series = np.searchsorted(self.start, rows, side="right")
         begin, end = self.start[series - 1], self.start[series]
@@ -53,9 +51,8 @@ class Known:
 def neighbours(
     series: SeriesSet,
 ) -> tuple[Int[np.ndarray, "row dim"], Int[np.ndarray, "row dim"]]:
-    """Rows of the nearest observed cell at or before, and at or after, each cell; -1 where none.
+    """Rows of the nearest observed cell at or before, and at or after, each cell; -1 without one.
 
-    >>> import numpy as np
     >>> left, right = neighbours(SeriesSet.stack(np.array([[[1.0], [np.nan], [3.0]]])))
     >>> left.ravel(), right.ravel()
     (array([0, 0, 2]), array([0, 2, 2]))
@@ -68,13 +65,13 @@ def neighbours(
 
 def between(
     series: SeriesSet,
-    time: Float[np.ndarray, " asked"],
-    left: Int[np.ndarray, "asked dim"],
-    right: Int[np.ndarray, "asked dim"],
-) -> Float[np.ndarray, "asked dim"]:
-    """The straight line from the left to the right neighbour, at `time`.
+    time: Float[np.ndarray, " target"],
+    left: Int[np.ndarray, "target dim"],
+    right: Int[np.ndarray, "target dim"],
+) -> Float[np.ndarray, "target dim"]:
+    """Linear interpolation between the left and the right neighbour, at `time`.
 
-    Beyond the ends the nearest value is held; 0 where a series knows nothing of a channel.
+    Beyond the ends it repeats the nearest value; without any neighbour it is 0.
     """
     channel = np.arange(left.shape[1])
     low, high = series.value[left, channel], series.value[right, channel]
@@ -85,10 +82,9 @@ def between(
     return np.where(both, line, np.where(left >= 0, low, np.where(right >= 0, high, 0.0)))
 
 
-def interpolate(series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+def interpolate(series: SeriesSet) -> Values:
     """Linear interpolation of every cell; observed cells keep their value.
 
-    >>> import numpy as np
     >>> interpolate(SeriesSet.stack(np.array([[[1.0], [np.nan], [3.0], [np.nan]]]))).ravel()
     array([1., 2., 3., 3.])
     """

@@ -1,41 +1,48 @@
-"""`SeriesSet`: series of any lengths, laid end to end."""
+"""`SeriesSet`: series of any lengths, concatenated."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from nrtsi.core.ragged import concat_ranges, cumulative
 from nrtsi.errors import InputError
 
-__all__ = ["GRID_TOLERANCE", "SeriesSet"]
+__all__ = ["GRID_TOLERANCE", "Flags", "SeriesSet", "Values"]
 
-# Times on a grid of one unit may be this far off, since they may have been rounded.
+Values: TypeAlias = Float[np.ndarray, "row dim"]
+"""A number for each cell of some series."""
+
+Flags: TypeAlias = Bool[np.ndarray, "row dim"]
+"""True or False for each cell of some series."""
+
 GRID_TOLERANCE = 1e-3
+"""Distance from a grid of one unit, in units, that is ignored; times may have been rounded."""
 
 
 @dataclass(frozen=True)
 class SeriesSet:
     """Rows of (time, values), sorted by series and, inside a series, by time.
 
-    Series are laid end to end and not padded: a million short series and one of a million rows
-    cost the same, and whole-set array operations need no loop over series.
+    Series are concatenated without padding, so that array operations need no loop over series.
     """
 
     time: Float[np.ndarray, " row"]
     """Time of each row, in units; strictly ascending inside a series."""
 
-    value: Float[np.ndarray, "row dim"]
-    """Values; 0 where not observed, so that NaN never enters the arithmetic."""
+    value: Values
+    """Values; 0 in missing cells, so that no NaN enters the arithmetic."""
 
-    observed: Bool[np.ndarray, "row dim"]
-    """True where `value` is known: data, or imputed already."""
+    observed: Flags
+    """True in cells whose value is known: data, or imputed earlier."""
 
     start: Int[np.ndarray, " bound"]
-    """Row at which each series begins, and last the number of rows: one entry more than series."""
+    """First row of each series, followed by the number of rows."""
 
     keys: Sequence[str] = field(default=())
-    """A stable name of each series; its random draws depend on it and not on its neighbours."""
+    """Names of the series; the random draws of a series depend on its name only."""
 
     def __post_init__(self) -> None:
         if self.start.size == 0 or self.start[0] != 0 or self.start[-1] != self.time.size:
@@ -50,7 +57,7 @@ class SeriesSet:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all series together."""
+        """Number of rows of all series."""
         return self.time.size
 
     @property
@@ -65,12 +72,17 @@ class SeriesSet:
 
     @property
     def owner(self) -> Int[np.ndarray, " row"]:
-        """Index of the series each row belongs to."""
+        """Index of the series of each row."""
         return np.repeat(np.arange(self.series), self.length)
 
     @property
+    def has_data(self) -> Bool[np.ndarray, " row"]:
+        """True for rows with at least one observed cell."""
+        return np.logical_or.reduce(self.observed, axis=1)
+
+    @property
     def partly(self) -> Bool[np.ndarray, " row"]:
-        """True for rows of which some channels are observed and some are not."""
+        """True for rows with both observed and missing cells."""
         seen = self.observed.sum(axis=1)
         return (seen > 0) & (seen < self.dims)
 
@@ -80,9 +92,8 @@ class SeriesSet:
         value: Float[np.ndarray, "series step dim"],
         time: Float[np.ndarray, "series step"] | None = None,
     ) -> "SeriesSet":
-        """Series of one length, from arrays in which NaN is missing; times default to 0, 1, 2, ….
+        """Series of equal length from arrays, in which NaN is missing; times default to 0, 1, ….
 
-        >>> import numpy as np
         >>> SeriesSet.stack(np.zeros((2, 3, 1))).start
         array([0, 3, 6])
         """
@@ -108,40 +119,30 @@ class SeriesSet:
         end: Int[np.ndarray, " piece"],
         keys: Sequence[str] = (),
     ) -> "SeriesSet":
-        """The rows from `begin` to `end`, each piece a series of its own."""
-        length = end - begin
-        start = np.concatenate([[0], np.cumsum(length)])
-        rows = np.arange(start[-1]) + np.repeat(begin - start[:-1], length)
-        return SeriesSet(
-            self.time[rows], self.value[rows], self.observed[rows], start.astype(np.int64), keys
-        )
+        """The rows from `begin` to `end`; each piece becomes a series."""
+        rows, start = concat_ranges(begin, end), cumulative(end - begin)
+        return SeriesSet(self.time[rows], self.value[rows], self.observed[rows], start, keys)
 
     def keep(self, rows: Bool[np.ndarray, " row"]) -> "SeriesSet":
         """Only these rows; series may become empty."""
-        before = np.concatenate([[0], np.cumsum(rows)])
-        return SeriesSet(
-            self.time[rows],
-            self.value[rows],
-            self.observed[rows],
-            before[self.start],
-            self.keys,
-        )
+        start = cumulative(rows)[self.start]
+        return SeriesSet(self.time[rows], self.value[rows], self.observed[rows], start, self.keys)
 
     @property
     def in_empty_series(self) -> Bool[np.ndarray, " row"]:
-        """True for the rows of series without any observation."""
+        """True for the rows of series without observed cells."""
         some = np.zeros(self.series, dtype=bool)
-        some[self.owner[self.observed.any(axis=1)]] = True
+        some[self.owner[self.has_data]] = True
         return ~some[self.owner]
 
-    def hide(self, cells: Bool[np.ndarray, "row dim"]) -> "SeriesSet":
+    def hide(self, cells: Flags) -> "SeriesSet":
         """A copy in which `cells` are missing."""
         return replace(
             self, value=np.where(cells, 0.0, self.value), observed=self.observed & ~cells
         )
 
     def batches(self, rows: int) -> Iterator["SeriesSet"]:
-        """Groups of consecutive series, each of at most `rows` rows where its series allow it."""
+        """Groups of consecutive series of at most `rows` rows, or of a single longer series."""
         if 0 < self.rows <= rows:
             yield self
             return

@@ -159,8 +159,8 @@ class Backtest:
         """The predictions, moved inside the bounds."""
         if self.bounds is None:
             return self.predictions
-        bounds = self.bounds.at(self.channel)
-        return {name: bounds.kept(values) for name, values in self.predictions.items()}
+        bounds = self.bounds.take(self.channel)
+        return {name: bounds.clip(values) for name, values in self.predictions.items()}
 
     def _score(self, name: str) -> MethodScore:
         error = self.truth - self.imputed[name]
@@ -280,7 +280,7 @@ class Backtest:
             values = self.predictions[method]
         hidden, truth = self.holdout.hidden, self.holdout.truth.value
         # Predictions are not yet inside the bounds; a truth on a bound is any value beyond it.
-        target = truth if self.bounds is None else self.bounds.outside(truth)
+        target = truth if self.bounds is None else self.bounds.unclip(truth)
         std = np.maximum(self.std, 1e-9 * self.channel_std)[hidden]
         return CalibrationScores.of(self.holdout.known, hidden, (target[hidden] - values) / std)
 

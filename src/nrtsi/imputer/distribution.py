@@ -84,5 +84,5 @@ class PredictiveDistribution:
 
     def _bounded(self, value: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
         """Values within the bounds; observed cells keep theirs, within bounds or not."""
-        inside = value if self.bounds is None else self.bounds.kept(value)
+        inside = value if self.bounds is None else self.bounds.clip(value)
         return np.where(self.series.observed, self.series.value, inside)

@@ -12,7 +12,7 @@ from torch import Tensor
 from nrtsi import __version__
 from nrtsi.config import PRESETS, ModelConfig, ScheduleConfig
 from nrtsi.core.events import Listener
-from nrtsi.core.fingerprint import digest, overlap
+from nrtsi.core.fingerprint import overlap, series_digest
 from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
@@ -134,7 +134,7 @@ class FittedModel:
 
     def held_out(self, series: SeriesSet) -> HoldOut | None:
         """The cells of `series` that training never saw; None if it was fitted on other data."""
-        if self.holdout is None or self.holdout["data"] != digest(series):
+        if self.holdout is None or self.holdout["data"] != series_digest(series):
             return None
         return HoldOut.of(series, **self.holdout["spec"])
 

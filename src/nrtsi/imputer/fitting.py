@@ -10,11 +10,11 @@ import numpy as np
 
 from nrtsi.core.bounds import Bounds
 from nrtsi.core.events import Listener
-from nrtsi.core.fingerprint import digest, fingerprint
+from nrtsi.core.fingerprint import fingerprint, series_digest
 from nrtsi.core.prediction import Prediction
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
-from nrtsi.core.state import digest as state_digest
+from nrtsi.core.state import digest
 from nrtsi.errors import InputError
 from nrtsi.evaluation.backtest import Backtest, run_backtest
 from nrtsi.evaluation.conformal import Calibration
@@ -104,7 +104,7 @@ def fit_model(
         steps=trained.steps,
         history=trained.history,
         calibration=Calibration.none(series.dims),
-        holdout=None if validation is not None else {"data": digest(series), "spec": spec},
+        holdout=None if validation is not None else {"data": series_digest(series), "spec": spec},
     )
     if holdout is not None and trained.failure is None:
         backtest = score(model, holdout, clock, names, bounds)
@@ -171,7 +171,7 @@ def _scaler(scaling: str, series: SeriesSet) -> Scaler:
 def _warn_of_bounds(bounds: Bounds | None, series: SeriesSet, names: Sequence[str]) -> None:
     if bounds is None:
         return
-    counts = bounds.outside_count(series.value, series.observed)
+    counts = bounds.count_outside(series.value, series.observed)
     for name, count in zip(names, counts, strict=False):
         if count:
             log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
@@ -205,4 +205,4 @@ def _identity(settings: TrainingSettings, series: SeriesSet, validation: SeriesS
         settings.budget.steps,
         settings.seed,
     ]
-    return state_digest(*map(np.asarray, parts), values)
+    return digest(*map(np.asarray, parts), values)

@@ -86,7 +86,7 @@ class NRTSI(Imputer):
         steps_: Number of training steps made.
         seconds_: Training time over all resumed runs; not saved to a file.
         history_: One record per validation: level, step, loss, validation loss.
-        guesses_: Sentences that state what was detected about the columns.
+        detected_: Sentences that state what was detected about the columns.
 
     Example:
         >>> from nrtsi import NRTSI
@@ -406,7 +406,7 @@ class NRTSI(Imputer):
                 listener=sub_listener(listener, number / draws, 1 / draws),
             )
             mean = np.where(rows.in_empty_series[:, None], np.nan, drawn.mean)
-            inside = mean if bounds is None else bounds.kept(mean)
+            inside = mean if bounds is None else bounds.clip(mean)
             yield np.where(rows.observed, rows.value, inside)
 
     def quantiles(

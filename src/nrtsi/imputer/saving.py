@@ -32,7 +32,7 @@ def load_model(kind: "type[NRTSI]", path: Path, device: str) -> "NRTSI":
     model = kind(**record["params"] | {"device": device})
     model.clock_ = Clock(**record["clock"])
     model.columns_ = Columns(**record["columns"])
-    model.guesses_ = ()
+    model.detected_ = ()
     model.fitted_ = FittedModel.from_state(tensors, record, device_of(device))
     return model
 

@@ -1,4 +1,4 @@
-"""Gaps as users see them: against a search cell by cell."""
+"""Gaps agree with a search cell by cell; bins are powers of two."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ from tests.strategies import seeds, some_series
 
 
 def searched(series):
-    """Length, whether it is open, and first cell of the gap of every cell, found by walking."""
+    """Length, openness and first row of the gap of every cell, by a search in both directions."""
     length, is_open = np.zeros(series.value.shape), np.zeros(series.value.shape, dtype=bool)
     first = np.full(series.value.shape, -1)
     for begin, end in zip(series.start[:-1], series.start[1:], strict=True):
@@ -31,13 +31,13 @@ def searched(series):
 
 
 @given(seeds)
-def test_gaps_are_those_found_by_walking(seed):
+def test_gaps_agree_with_a_search(seed):
     series = some_series(seed)
     gaps = Gaps.of(series)
     length, is_open, first = searched(series)
     np.testing.assert_array_equal(gaps.length, length)
     np.testing.assert_array_equal(gaps.open, is_open)
-    # Two cells have one number where they are of one channel and their gap begins at one row.
+    # Cells have the same number if they are in the same channel and their gap has the same start.
     row, dim = np.nonzero(first >= 0)
     numbers = {}
     for key, number in zip(
@@ -49,7 +49,7 @@ def test_gaps_are_those_found_by_walking(seed):
 
 
 @given(seeds)
-def test_every_channel_has_gaps_of_its_own(seed):
+def test_gaps_of_a_channel_do_not_depend_on_the_others(seed):
     series = some_series(seed)
     gaps = Gaps.of(series)
     for dim in range(series.dims):
@@ -63,7 +63,7 @@ def test_every_channel_has_gaps_of_its_own(seed):
 
 
 @given(seeds)
-def test_the_series_beside_it_changes_no_gap(seed):
+def test_gaps_of_a_series_do_not_depend_on_the_others(seed):
     series = some_series(seed)
     gaps = Gaps.of(series)
     for each in range(series.series):
@@ -73,15 +73,15 @@ def test_the_series_beside_it_changes_no_gap(seed):
         np.testing.assert_array_equal(alone.open, gaps.open[rows])
 
 
-def test_series_that_miss_their_ends_share_no_gap():
-    gone = np.array([[[1.0], [np.nan]], [[np.nan], [1.0]], [[np.nan], [np.nan]]])
-    gaps = Gaps.of(SeriesSet.stack(gone))
+def test_gaps_at_the_ends_of_adjacent_series_differ():
+    value = np.array([[[1.0], [np.nan]], [[np.nan], [1.0]], [[np.nan], [np.nan]]])
+    gaps = Gaps.of(SeriesSet.stack(value))
     assert np.unique(gaps.number[gaps.number >= 0]).size == 3
     assert gaps.length.ravel().tolist() == [0, 1, 1, 0, np.inf, np.inf]
     assert gaps.gap_bin.ravel().tolist() == [-1, 0, 0, -1, GAP_BINS - 1, GAP_BINS - 1]
 
 
-def test_series_without_rows_and_no_series_at_all_have_no_gaps():
+def test_empty_series_and_empty_sets_have_no_gaps():
     nothing = SeriesSet.stack(np.zeros((0, 3, 2)))
     assert Gaps.of(nothing).gap_bin.shape == (0, 2)
     value = np.array([[[np.nan], [2.0]]])
@@ -91,24 +91,24 @@ def test_series_without_rows_and_no_series_at_all_have_no_gaps():
     assert Gaps.of(with_empty).length.ravel().tolist() == [1, 0]
 
 
-def test_a_gap_at_an_end_counts_as_one_twice_as_long():
+def test_a_gap_at_an_end_counts_as_twice_as_long():
     value = np.full((1, 8, 1), np.nan)
-    value[0, :2] = 1.0  # six cells follow, six steps from the last observation
+    value[0, :2] = 1.0  # the last of six missing cells is six steps from an observation
     gaps = Gaps.of(SeriesSet.stack(value))
     assert gaps.length[-1, 0] == 6
     assert gaps.gap_bin[-1, 0] == gap_bin(np.array(12.0)) == 3
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12), st.floats(min_value=1.0, max_value=1e3))
-def test_a_bucket_holds_what_its_range_says_and_longer_gaps_are_in_no_lower_one(length, times):
-    bucket = int(gap_bin(np.array(length)))
-    low, high = gap_bin_range(bucket)
+def test_bins_contain_their_range_and_are_monotone(length, times):
+    index = int(gap_bin(np.array(length)))
+    low, high = gap_bin_range(index)
     assert low * (1 - 1e-8) < length <= high * (1 + 1e-8)
-    assert gap_bin(np.array(length * times)) >= bucket
+    assert gap_bin(np.array(length * times)) >= index
 
 
 @given(st.integers(1, GAP_BINS + 5))
-def test_powers_of_two_belong_below_even_where_times_are_not_quite_even(power):
+def test_powers_of_two_are_in_the_lower_bin_up_to_rounding(power):
     length = 2.0**power
     around = np.array([length * (1 - 1e-12), length, length * (1 + 1e-12)])
     assert (gap_bin(around) == min(power - 1, GAP_BINS - 1)).all()

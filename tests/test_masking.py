@@ -1,18 +1,18 @@
-"""Laws of hiding: only observed cells, the promised share, and the data's own pattern."""
+"""Masking hides observed cells only, at the requested rate, in the pattern of the data."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nrtsi.core.mask_patterns import GapTemplates
 from nrtsi.core.masking import Masking, blocks, empirical, points, rows_fail_together
-from nrtsi.core.masking.patterns import GapTemplates
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.evaluation.holdout import HoldOut
+from tests.strategies import seeds
 
-seeds = st.integers(0, 2**32 - 1)
-hides = st.sampled_from(["auto", "empirical", "points", "blocks"])
+masks = st.sampled_from(["auto", "empirical", "points", "blocks"])
 
 
 def ragged(seed, missing=0.3, whole_rows=False, series=6, longest=40, dims=3):
@@ -41,74 +41,69 @@ def runs(flags):
     return edges[1::2] - edges[::2]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=seeds,
-    mask=hides,
+    mask=masks,
     missing=st.sampled_from([0.01, 0.3, 0.9]),
     whole_rows=st.booleans(),
     scoring=st.booleans(),
 )
-def test_only_observed_cells_are_hidden_and_never_all_of_a_series(
-    seed, mask, missing, whole_rows, scoring
-):
+def test_some_observed_cells_of_each_series_stay(seed, mask, missing, whole_rows, scoring):
     series = ragged(seed, missing, whole_rows)
-    if mask == "empirical" and series.observed.all():
-        return
-    hiding = Masking.choose(mask, series, whole_rows=whole_rows, scoring=scoring)
-    hidden = hiding.draw(series, np.random.default_rng(seed))
+    assume(mask != "empirical" or not series.observed.all())
+    masking = Masking.choose(mask, series, whole_rows=whole_rows, scoring=scoring)
+    hidden = masking.draw(series, np.random.default_rng(seed))
     assert hidden.shape == series.observed.shape
     assert not (hidden & ~series.observed).any()
     before, after = per_series(series.observed, series), per_series(hidden, series)
     assert all(left == 0 or gone < left for left, gone in zip(before, after, strict=True))
 
 
-@settings(max_examples=50, deadline=None)
-@given(seed=seeds, mask=hides, scoring=st.booleans())
-def test_the_same_generator_hides_the_same_cells(seed, mask, scoring):
+@settings(max_examples=50)
+@given(seed=seeds, mask=masks, scoring=st.booleans())
+def test_masks_are_reproducible(seed, mask, scoring):
     series = ragged(seed)
-    if mask == "empirical" and series.observed.all():
-        return
-    hiding = Masking.choose(mask, series, whole_rows=False, scoring=scoring)
-    first = hiding.draw(series, np.random.default_rng(seed))
-    again = hiding.draw(series, np.random.default_rng(seed))
+    assume(mask != "empirical" or not series.observed.all())
+    masking = Masking.choose(mask, series, whole_rows=False, scoring=scoring)
+    first = masking.draw(series, np.random.default_rng(seed))
+    again = masking.draw(series, np.random.default_rng(seed))
     np.testing.assert_array_equal(first, again)
 
 
-@settings(max_examples=50, deadline=None)
-@given(seed=seeds, mask=hides, scoring=st.booleans())
-def test_whole_rows_stay_whole(seed, mask, scoring):
+@settings(max_examples=50)
+@given(seed=seeds, mask=masks, scoring=st.booleans())
+def test_whole_rows_are_hidden_together(seed, mask, scoring):
     series = ragged(seed, whole_rows=True)
-    if mask == "empirical" and series.observed.all():
-        return
-    hiding = Masking.choose(mask, series, whole_rows=True, scoring=scoring)
-    hidden = hiding.draw(series, np.random.default_rng(seed))
+    assume(mask != "empirical" or not series.observed.all())
+    masking = Masking.choose(mask, series, whole_rows=True, scoring=scoring)
+    hidden = masking.draw(series, np.random.default_rng(seed))
     np.testing.assert_array_equal(hidden.any(axis=1), hidden.all(axis=1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=seeds, rate=st.floats(0, 1))
-def test_rows_are_hidden_in_the_exact_number(seed, rate):
+def test_number_of_hidden_rows_is_exact(seed, rate):
     series = ragged(seed, whole_rows=True)
     hidden = points(series, np.random.default_rng(seed), rate=rate, whole_rows=True)
     rows = np.array(per_series(series.observed[:, :1], series))
     assert per_series(hidden[:, :1], series) == list(np.rint(rate * rows).astype(int))
 
 
-def test_ninety_of_a_hundred_rows_are_ninety():
+def test_number_of_hidden_rows_is_exact_in_the_papers_setting():
     series = complete(series=20, steps=100)
     hidden = points(series, np.random.default_rng(0), rate=0.9, whole_rows=True)
     assert per_series(hidden[:, :1], series) == [90] * 20
 
 
-def test_every_row_is_hidden_as_often_as_any_other():
+def test_all_rows_are_equally_likely():
     series = complete(series=4000, steps=10, dims=1)
     hidden = points(series, np.random.default_rng(0), rate=0.3, whole_rows=True)
     often = hidden.reshape(4000, 10).mean(axis=0)
     np.testing.assert_allclose(often, 0.3, atol=0.03)
 
 
-def test_each_series_can_have_its_own_rate():
+def test_rate_by_series():
     series = complete(series=3, steps=2000, dims=2)
     rate = np.array([0.0, 0.2, 0.7])
     for whole_rows in (False, True):
@@ -127,24 +122,24 @@ def test_each_series_can_have_its_own_rate():
             assert share[0] == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=seeds, rate=st.floats(0.02, 0.95), longest=st.integers(1, 60), whole=st.booleans())
-def test_blocks_hide_about_the_share_asked_for(seed, rate, longest, whole):
+def test_blocks_hide_about_the_requested_share(seed, rate, longest, whole):
     series = complete(series=2, steps=1000, dims=3)
     hidden = blocks(
         series, np.random.default_rng(seed), rate=rate, length=(1, longest), whole_rows=whole
     )
-    # The last run is taken or left as a whole.
+    # The last run is used completely or not at all.
     slack = (longest * 3 + 30) / 3000
     share = np.array(per_series(hidden, series)) / 3000
     np.testing.assert_allclose(share, rate, atol=slack)
 
 
-def test_blocks_have_the_lengths_asked_for():
+def test_blocks_have_the_requested_lengths():
     series = complete(series=1, steps=20_000, dims=1)
     hidden = blocks(series, np.random.default_rng(0), rate=0.02, length=(10, 12), whole_rows=True)
     lengths = runs(hidden[:, 0])
-    # Few enough that runs seldom touch; one may stick out at an end.
+    # Few enough that runs rarely touch; one may extend beyond an end.
     assert np.mean((lengths >= 10) & (lengths <= 12)) > 0.8
     assert set(lengths) >= {10, 11, 12}
 
@@ -162,25 +157,23 @@ def test_a_block_is_no_longer_than_the_share_of_its_series():
     assert max(per_series(hidden, series)) <= 6
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=seeds, missing=st.sampled_from([0.02, 0.3]))
-def test_own_gaps_are_those_of_some_stretch_of_the_data(seed, missing):
+def test_empirical_gaps_are_those_of_a_segment_of_the_data(seed, missing):
     donors = ragged(seed, missing, series=4)
     series = SeriesSet.stack(np.zeros((3, 12, 3)))
+    assume(not donors.observed.all())
     hidden = empirical(series, np.random.default_rng(seed), donors).reshape(3, 12, 3)
-    if donors.observed.all():
-        assert not hidden.any()
-        return
-    stretches = set()
+    segments = set()
     for a, b in zip(donors.start, donors.start[1:], strict=False):
         for begin in range(a, b):
             row = a + (begin - a + np.arange(12)) % (b - a)
-            stretches.add((~donors.observed[row]).tobytes())
-    assert all(piece.tobytes() in stretches for piece in hidden)
+            segments.add((~donors.observed[row]).tobytes())
+    assert all(piece.tobytes() in segments for piece in hidden)
     assert hidden.any(axis=(1, 2)).all()
 
 
-def test_a_gap_is_found_however_rare_it_is():
+def test_rare_gaps_are_imitated():
     value = np.zeros((1, 100_000, 1))
     value[0, 777, 0] = np.nan
     series = complete(series=50, steps=5, dims=1)
@@ -188,7 +181,7 @@ def test_a_gap_is_found_however_rare_it_is():
     assert per_series(hidden, series) == [1] * 50
 
 
-def test_a_single_series_can_lend_its_gaps_to_itself():
+def test_a_series_can_be_its_own_donor():
     value = np.zeros((1, 500, 2))
     value[0, 100:140] = np.nan
     series = SeriesSet.stack(value)
@@ -197,25 +190,25 @@ def test_a_single_series_can_lend_its_gaps_to_itself():
     assert 0 < hidden[:, 0].sum() <= 40
 
 
-def test_gaps_found_beforehand_hide_the_same_cells():
+def test_gap_templates_hide_the_same_cells_as_their_donors():
     donors, series = ragged(5), complete(series=8, steps=30, dims=3)
     found = empirical(series, np.random.default_rng(2), GapTemplates.of(donors))
     np.testing.assert_array_equal(found, empirical(series, np.random.default_rng(2), donors))
 
 
-def test_nothing_missing_lends_nothing():
+def test_complete_donors_hide_nothing():
     series = complete()
     assert not empirical(series, np.random.default_rng(0), series).any()
 
 
-def test_long_gaps_are_not_favoured_over_short_ones():
+def test_all_segments_with_a_gap_are_equally_likely():
     value = np.zeros((1, 2000, 1))
     value[0, 100:300] = np.nan
     value[0, 1000] = np.nan
     donors = SeriesSet.stack(value)
     series = complete(series=4000, steps=20, dims=1)
     hidden = empirical(series, np.random.default_rng(0), donors).reshape(4000, 20)
-    # 219 stretches of twenty rows meet the long gap, 20 the short one.
+    # 219 segments of twenty rows contain a part of the long gap, 20 the short one.
     single = np.mean(hidden.sum(axis=1) == 1)
     assert single == pytest.approx((20 + 2) / 239, abs=0.02)
 
@@ -223,40 +216,39 @@ def test_long_gaps_are_not_favoured_over_short_ones():
 @pytest.mark.parametrize("whole_rows", [False, True])
 @pytest.mark.parametrize("missing", [0.0, 0.03, 0.2, 0.6])
 @pytest.mark.parametrize("shape", [(1, 2000, 3), (100, 30, 3)])
-def test_a_score_hides_between_ten_and_twenty_percent(shape, missing, whole_rows):
+def test_scoring_hides_ten_to_twenty_percent(shape, missing, whole_rows):
     rng = np.random.default_rng(3)
     value = np.zeros(shape)
     lost = rng.random((*shape[:2], 1 if whole_rows else shape[2])) < missing
     value[np.broadcast_to(lost, shape)] = np.nan
     series = SeriesSet.stack(value)
-    hiding = Masking.choose("auto", series, whole_rows=whole_rows, scoring=True)
-    share = hiding.draw(series, rng).sum() / series.observed.sum()
+    masking = Masking.choose("auto", series, whole_rows=whole_rows, scoring=True)
+    share = masking.draw(series, rng).sum() / series.observed.sum()
     assert 0.1 <= share <= 0.2
 
 
-@settings(max_examples=50, deadline=None)
-@given(seed=seeds, mask=hides, missing=st.sampled_from([0.05, 0.5, 0.9]), whole=st.booleans())
-def test_a_score_never_hides_all_of_a_channel(seed, mask, missing, whole):
+@settings(max_examples=50)
+@given(seed=seeds, mask=masks, missing=st.sampled_from([0.05, 0.5, 0.9]), whole=st.booleans())
+def test_scoring_never_hides_a_whole_channel(seed, mask, missing, whole):
     series = ragged(seed, missing, whole)
-    if mask == "empirical" and series.observed.all():
-        return
-    hiding = Masking.choose(mask, series, whole_rows=whole, scoring=True)
-    left = series.observed & ~hiding.draw(series, np.random.default_rng(seed))
+    assume(mask != "empirical" or not series.observed.all())
+    masking = Masking.choose(mask, series, whole_rows=whole, scoring=True)
+    left = series.observed & ~masking.draw(series, np.random.default_rng(seed))
     for a, b in zip(series.start, series.start[1:], strict=False):
         np.testing.assert_array_equal(left[a:b].any(axis=0), series.observed[a:b].any(axis=0))
 
 
-def test_a_score_keeps_the_lengths_of_the_gaps():
+def test_scoring_keeps_the_lengths_of_gaps():
     value = np.zeros((1, 4000, 2))
     for begin in range(0, 4000, 500):
         value[0, begin + 100 : begin + 130] = np.nan
     series = SeriesSet.stack(value)
-    hiding = Masking.choose("auto", series, whole_rows=True, scoring=True)
-    hidden = hiding.draw(series, np.random.default_rng(0))
+    masking = Masking.choose("auto", series, whole_rows=True, scoring=True)
+    hidden = masking.draw(series, np.random.default_rng(0))
     assert np.median(runs(hidden[:, 0])) >= 25
 
 
-def test_auto_imitates_own_gaps_where_two_percent_are_missing():
+def test_auto_imitates_gaps_if_two_percent_are_missing():
     value = np.zeros((1, 100, 1))
     value[0, :1] = np.nan
     few = Masking.choose("auto", SeriesSet.stack(value), whole_rows=False)
@@ -269,13 +261,13 @@ def test_auto_imitates_own_gaps_where_two_percent_are_missing():
 
 def test_training_hides_at_every_rate():
     series = complete(series=2000, steps=50, dims=1)
-    hiding = Masking.choose("points", series, whole_rows=True)
-    share = np.array(per_series(hiding.draw(series, np.random.default_rng(0)), series)) / 50
+    masking = Masking.choose("points", series, whole_rows=True)
+    share = np.array(per_series(masking.draw(series, np.random.default_rng(0)), series)) / 50
     assert np.mean(share) == pytest.approx(0.5, abs=0.02)
     assert np.histogram(share, bins=9, range=(0.05, 0.95))[0].min() > 120
 
 
-def test_short_series_lose_something_too():
+def test_short_series_lose_at_least_one_cell():
     series = complete(series=50, steps=3, dims=1)
     hidden = Masking.choose("points", series, whole_rows=True).draw(
         series, np.random.default_rng(0)
@@ -285,55 +277,55 @@ def test_short_series_lose_something_too():
 
 def test_a_single_observed_row_is_never_hidden():
     series = complete(series=50, steps=1, dims=2)
-    hiding = Masking.choose("auto", series, whole_rows=True)
-    assert not hiding.draw(series, np.random.default_rng(0)).any()
+    masking = Masking.choose("auto", series, whole_rows=True)
+    assert not masking.draw(series, np.random.default_rng(0)).any()
 
 
-def test_an_empty_set_hides_nothing():
+def test_masking_of_an_empty_set():
     series = SeriesSet.stack(np.zeros((0, 5, 2)))
     for scoring in (False, True):
-        hiding = Masking.choose("auto", series, whole_rows=False, scoring=scoring)
-        assert hiding.draw(series, np.random.default_rng(0)).shape == (0, 2)
+        masking = Masking.choose("auto", series, whole_rows=False, scoring=scoring)
+        assert masking.draw(series, np.random.default_rng(0)).shape == (0, 2)
 
 
-def test_rows_fail_together_where_each_is_complete_or_lost():
+def test_rows_fail_together_if_each_is_complete_or_missing():
     assert rows_fail_together(ragged(0, whole_rows=True))
     assert not rows_fail_together(ragged(0, whole_rows=False))
     assert not rows_fail_together(complete())
 
 
-def test_an_unknown_way_of_hiding_is_refused():
+def test_unknown_mask_is_rejected():
     with pytest.raises(
         InputError, match="mask must be one of auto, empirical, points, blocks, got 'rows'"
     ):
         Masking.choose("rows", complete(), whole_rows=False)
 
 
-def test_own_gaps_are_refused_where_there_are_none():
+def test_empirical_mask_of_complete_data_is_rejected():
     with pytest.raises(InputError, match="nothing missing, got 'empirical'"):
         Masking.choose("empirical", complete(), whole_rows=False)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
-def test_a_rate_outside_zero_to_one_is_refused(rate):
+def test_rate_outside_zero_to_one_is_rejected(rate):
     with pytest.raises(InputError, match="rate must lie between 0 and 1"):
         points(complete(), np.random.default_rng(0), rate=rate, whole_rows=False)
 
 
 @pytest.mark.parametrize("length", [(0, 3), (5, 4)])
-def test_block_lengths_out_of_order_are_refused(length):
+def test_block_lengths_out_of_order_are_rejected(length):
     with pytest.raises(InputError, match="length must be"):
         blocks(complete(), np.random.default_rng(0), rate=0.1, length=length, whole_rows=False)
 
 
-def test_donors_with_other_channels_are_refused():
+def test_donors_with_other_channels_are_rejected():
     with pytest.raises(InputError, match="donors must have 2 channels, got 3"):
         empirical(complete(dims=2), np.random.default_rng(0), complete(dims=3))
 
 
 @given(seeds, st.integers(0, 23))
-def test_what_fails_at_a_time_of_day_is_hidden_at_that_time_of_day(seed, more):
-    """Every night from two to four is missing; so it is on other days, and at no other time."""
+def test_gaps_keep_their_time_of_day(seed, more):
+    """The hours from two to four of the first 20 nights are missing."""
     time = np.arange(24 * 30 + more)
     value = np.where((time % 24 >= 2) & (time % 24 < 5) & (time < 24 * 20), np.nan, 1.0)
     series = SeriesSet.stack(value[None, :, None])
@@ -342,8 +334,8 @@ def test_what_fails_at_a_time_of_day_is_hidden_at_that_time_of_day(seed, more):
     assert set(hours) <= {2, 3, 4}
 
 
-def test_cells_are_set_aside_where_every_day_fails_at_the_same_time():
+def test_cells_are_held_out_if_every_day_has_a_gap_at_the_same_time():
     time = np.arange(24 * 30)
     series = SeriesSet.stack(np.where(time % 24 < 3, np.nan, 1.0)[None, :, None])
-    aside = HoldOut.of(series, "empirical", whole_rows=False, seed=0, day=24.0)
-    assert aside.hidden.sum() > 50
+    holdout = HoldOut.of(series, "empirical", whole_rows=False, seed=0, day=24.0)
+    assert holdout.hidden.sum() > 50

@@ -1,4 +1,4 @@
-"""`PredictiveDistribution` and what `NRTSI` makes of it: values, intervals, draws, source."""
+"""Predicted uncertainty, and the values, intervals, draws and provenance derived from it."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -26,6 +26,7 @@ from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.options import ImputeOptions, ImputeTask, Limits
 from nrtsi.imputer.result import SOURCES, ImputationResult
 from nrtsi.inference import Engine
+from nrtsi.network.heads import Gaussian
 from nrtsi.network.rows import RowNetwork
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.schedule.plan import plan
@@ -36,7 +37,7 @@ LEVELS = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
 
 
 def some_calibration(seed, dims):
-    """Ascending quantiles, other ones in every channel and bucket, that cohere somehow."""
+    """Random ascending quantiles for each channel and gap bin, and a random correlation."""
     rng = np.random.default_rng(seed)
     table = GRID * rng.uniform(0.2, 3, (dims, GAP_BINS, 1)) + rng.normal(size=(dims, GAP_BINS, 1))
     channels = np.full((dims, dims), 0.5) + 0.5 * np.eye(dims)
@@ -45,7 +46,7 @@ def some_calibration(seed, dims):
 
 
 def some_distribution(seed, bounds=True):
-    """Answers about random series, half of them within bounds that the data do not keep."""
+    """A distribution of random series; half of the seeds have bounds that the data violate."""
     series, rng = some_series(seed), np.random.default_rng(seed)
     missing = ~series.observed
     value = np.where(missing, rng.normal(size=missing.shape), series.value)
@@ -63,7 +64,7 @@ def some_distribution(seed, bounds=True):
 
 @given(seeds)
 @settings(max_examples=40)
-def test_observed_cells_never_change_and_the_interval_holds_the_value(seed):
+def test_observed_cells_never_change_and_intervals_contain_the_value(seed):
     distribution = some_distribution(seed)
     series, missing = distribution.series, ~distribution.series.observed
     quantiles = [distribution.quantile(level) for level in LEVELS]
@@ -82,18 +83,18 @@ def test_observed_cells_never_change_and_the_interval_holds_the_value(seed):
 
 @given(seeds.map(lambda seed: seed | 1))
 @settings(max_examples=20)
-def test_everything_imputed_is_inside_the_bounds(seed):
+def test_values_intervals_and_draws_are_inside_the_bounds(seed):
     distribution = some_distribution(seed)
     missing = ~distribution.series.observed[:, 0]
-    said = [distribution.value, *distribution.interval(0.99), *distribution.draws(2, 0)]
-    for each in (*said, *(distribution.quantile(level) for level in LEVELS)):
+    found = [distribution.value, *distribution.interval(0.99), *distribution.draws(2, 0)]
+    for each in (*found, *(distribution.quantile(level) for level in LEVELS)):
         assert (each[missing, 0] >= -0.5).all()
         assert (each[missing, 0] <= 0.7).all()
 
 
 @given(seeds)
 @settings(max_examples=20)
-def test_draws_are_the_same_for_a_seed_and_depend_on_the_key_alone(seed):
+def test_draws_depend_on_the_seed_and_the_key_of_the_series_only(seed):
     distribution = some_distribution(seed)
     first, second = distribution.draws(2, seed=5)
     np.testing.assert_array_equal(first, next(distribution.draws(1, seed=5)))
@@ -110,7 +111,7 @@ def test_draws_are_the_same_for_a_seed_and_depend_on_the_key_alone(seed):
         np.testing.assert_allclose(next(alone.draws(1, seed=5)), first[own], atol=1e-12)
 
 
-def test_draws_have_the_quantiles_that_are_told():
+def test_draws_have_the_predicted_quantiles():
     distribution = some_distribution(2, bounds=False)
     missing = ~distribution.series.observed
     drawn = np.stack([draw[missing] for draw in distribution.draws(400, seed=0)])
@@ -121,23 +122,23 @@ def test_draws_have_the_quantiles_that_are_told():
         assert abs(below.mean() - level) < 0.03
 
 
-def test_nothing_is_said_of_a_series_in_which_nothing_is_known():
+def test_unknown_means_give_unknown_intervals_and_draws():
     distribution = some_distribution(4, bounds=False)
-    gone = replace(
+    unknown = replace(
         distribution,
         prediction=Prediction(distribution.prediction.mean * np.nan, distribution.prediction.std),
     )
     missing = ~distribution.series.observed
-    for each in (gone.value, *gone.interval(0.9), next(gone.draws(1, 0))):
+    for each in (unknown.value, *unknown.interval(0.9), next(unknown.draws(1, 0))):
         assert np.isnan(each[missing]).all()
         assert np.isfinite(each[~missing]).all()
 
 
-# What the networks believe
+# Uncertainty of the networks
 
 
 def engine(dims):
-    """An untrained network, which interpolates, with scales of its own."""
+    """An untrained network, which interpolates and predicts some standard deviation."""
     torch.manual_seed(0)
     layout = TokenLayout(dims, partial=True, levels=4)
     network = RowNetwork(PRESETS["tiny"].model, layout).eval()
@@ -147,7 +148,7 @@ def engine(dims):
 
 @given(seeds)
 @settings(max_examples=6)
-def test_beliefs_have_the_values_of_filling_and_are_sure_of_what_is_known(seed):
+def test_the_std_is_zero_in_observed_cells_only(seed):
     series = some_series(seed)
     made = engine(series.dims)
     prediction = made.predict(series)
@@ -156,35 +157,35 @@ def test_beliefs_have_the_values_of_filling_and_are_sure_of_what_is_known(seed):
     assert (prediction.std[~series.observed] > 0).all()
 
 
-def test_the_memory_allowed_changes_no_belief():
+def test_the_memory_limit_changes_no_std():
     series = some_series(3)
     assert series.series > 1
     made = engine(series.dims)
-    tight = replace(made, memory=200 * series.dims * 20).predict(series)
+    tight = replace(made, memory_limit=200 * series.dims * 20).predict(series)
     np.testing.assert_allclose(tight.std, made.predict(series).std, rtol=2e-4, atol=2e-4)
 
 
 @given(seeds)
 @settings(max_examples=6)
-def test_what_is_known_for_unsure_stays_so_unsure_and_makes_others_less_sure(seed):
+def test_uncertain_inputs_keep_their_std_and_increase_the_others(seed):
     series = some_series(seed, some_data=True)
-    given_scale = series.observed * np.random.default_rng(seed).uniform(0, 2, series.value.shape)
-    before = given_scale.copy()
+    std = series.observed * np.random.default_rng(seed).uniform(0, 2, series.value.shape)
+    before = std.copy()
     made = engine(series.dims)
-    prediction = made.predict(series, scale=given_scale)
-    np.testing.assert_array_equal(given_scale, before)  # it is the caller's
+    prediction = made.predict(series, std=std)
+    np.testing.assert_array_equal(std, before)  # the argument is not changed
     np.testing.assert_array_equal(prediction.std[series.observed], before[series.observed])
     assert (prediction.std >= made.predict(series).std).all()
 
 
 def bridge(size):
-    """A gap of so many cells between two observations."""
+    """A gap of `size` cells between two observations."""
     value = np.full((1, size + 2, 1), np.nan)
     value[0, [0, -1]] = [[1.0], [2.0]]
     return SeriesSet.stack(value)
 
 
-def test_errors_of_the_first_level_move_the_line_of_the_second():
+def test_errors_of_the_first_level_propagate_to_the_second():
     series, made = bridge(3), engine(1)
     whole = made.predict(series).std.ravel()
     middle = series.observed.copy()
@@ -193,94 +194,83 @@ def test_errors_of_the_first_level_move_the_line_of_the_second():
     known = replace(series, value=np.where(middle, value, 0.0), observed=middle)
     own = made.predict(known).std.ravel()
     assert own[2] == 0 < own[1]
-    # Half-way between a known value and one that is unsure, half of that is inherited.
+    # Half of the standard deviation of one neighbour is added; the other neighbour is known.
     np.testing.assert_allclose(whole[[1, 3]], np.hypot(own[[1, 3]], whole[2] / 2), rtol=1e-6)
 
 
-class _Bridge:
-    """What a network that knows a Brownian motion says, of which the scale alone is asked."""
+class BrownianNetwork(RowNetwork):
+    """The exact prediction for a Brownian motion half-way between two known values."""
 
-    def __init__(self, series):
-        self.series = series
-
-    def scale(self, state, row):
-        known = np.flatnonzero(state.observed[:, 0])
-        left, right = known[known < row].max(), known[known > row].min()
-        low, at, high = self.series.time[[left, row, right]]
-        return np.sqrt((at - low) * (high - at) / (high - low))
+    def forward(self, tokens):
+        distance = 2.0 ** tokens.level.double()[:, None, None]
+        log_std = (distance / 2).log() / 2
+        return Gaussian(tokens.interpolation, log_std.expand_as(tokens.interpolation))
 
 
-def test_a_brownian_bridge_comes_out_exactly_at_the_first_two_levels(monkeypatch):
+def test_the_std_of_a_brownian_bridge_is_exact_at_the_first_two_levels():
     series, made = bridge(15), engine(1)
-    known = _Bridge(series)
-
-    def ask(self, state, step, hints, draw, cores):
-        scales = np.array([[known.scale(state, row)] for row in step.rows])
-        return [(step.rows, np.zeros_like(scales), scales)]
-
-    monkeypatch.setattr(Engine, "_ask", ask)
+    made = replace(made, networks=[BrownianNetwork(made.model, made.layout)])
     scale, time = made.predict(series).std.ravel(), series.time
     exact = np.sqrt(time * (16 - time) / 16)
     early = [0, 4, 8, 12, 16]
     np.testing.assert_allclose(scale[early], exact[early])
-    # Beyond, errors of neighbours are taken to go together more than they do: never too sure.
+    # At later levels the correlation of neighbouring errors is overestimated.
     assert (scale >= exact - 1e-12).all()
     assert (scale <= 1.25 * exact + 1e-12).all()
     assert [step.rows.tolist() for step in plan(series, made.schedule)][:2] == [[8], [4, 12]]
 
 
-# Where values come from
-
+# Provenance
 
 PANEL = read(np.array([[1.0], [np.nan]]), Columns())
 
 
-def filled_of(seed, clock):
-    """Two methods by length of the gap, some cells refused, and one value that is not known."""
+def some_result(seed, clock):
+    """A result of two methods, selected by gap length, with some refused cells."""
     distribution = some_distribution(seed)
     series, gaps = distribution.series, distribution.gaps
     names = tuple(f"c{dim}" for dim in range(series.dims))
     table = np.tile(np.arange(GAP_BINS) % 2, (series.dims, 1))
     ends = distribution.interval(0.9)
     refused = Limits(30.0, np.full(series.dims, 4.0)).refused(gaps, ends[1] - ends[0])
-    choice = MethodSelection(("nrtsi", "linear"), table)
+    selection = MethodSelection(("nrtsi", "linear"), table)
     panel = replace(PANEL, clock=clock, columns=Columns(values=names))
     task = ImputeTask(panel, panel, ImputeOptions(provenance=True), Limits(30.0, np.zeros(0)))
-    return series, ImputationResult(task, distribution.value, ends, gaps, refused, choice)
+    return series, ImputationResult(task, distribution.value, ends, gaps, refused, selection)
 
 
 @given(seeds)
 @settings(max_examples=25)
-def test_columns_beside_the_values_say_cell_by_cell_what_is_so(seed):
+def test_provenance_columns_describe_each_cell(seed):
     clock = Clock("number", 0, 2.0)
-    series, filled = filled_of(seed, clock)
-    columns = filled.columns()
-    for dim, name in enumerate(filled.names):
+    series, result = some_result(seed, clock)
+    columns = result.columns()
+    for dim, name in enumerate(result.names):
         for row in range(series.rows):
-            said = [columns[f"{name}_{each}"][row] for each in ("source", "method", "gap")]
+            found = [columns[f"{name}_{each}"][row] for each in ("source", "method", "gap")]
             ends = [columns[f"{name}_{each}"][row] for each in ("lower", "upper")]
             if series.observed[row, dim]:
-                assert said[:2] == ["observed", None]
-                assert np.isnan([said[2], *ends]).all()
+                assert found[:2] == ["observed", None]
+                assert np.isnan([found[2], *ends]).all()
                 continue
-            length = filled.gaps.length[row, dim]
-            wide = filled.interval[1][row, dim] - filled.interval[0][row, dim] > 4.0
+            length = result.gaps.length[row, dim]
+            wide = result.interval[1][row, dim] - result.interval[0][row, dim] > 4.0
             refused = length > 30.0 or wide
-            assert said[0] == ("refused" if refused else "imputed")
-            assert said[1] == ("nrtsi", "linear")[filled.gaps.gap_bin[row, dim] % 2]
-            assert said[2] == 2.0 * length
-            assert ends == [each[row, dim] for each in filled.interval]
-            assert np.isnan(filled.kept[row, dim]) == refused
+            assert found[0] == ("refused" if refused else "imputed")
+            assert found[1] == ("nrtsi", "linear")[result.gaps.gap_bin[row, dim] % 2]
+            assert found[2] == 2.0 * length
+            assert ends == [each[row, dim] for each in result.interval]
+            assert np.isnan(result.kept[row, dim]) == refused
     options = ImputeOptions(interval=0.9)
-    plain = replace(filled, task=replace(filled.task, options=options))
+    plain = replace(result, task=replace(result.task, options=options))
     assert list(plain.columns()) == [
-        f"{name}_{end}" for name in filled.names for end in ("lower", "upper")
+        f"{name}_{end}" for name in result.names for end in ("lower", "upper")
     ]
 
 
-def test_what_nobody_could_fill_is_not_called_imputed():
-    series, filled = filled_of(8, Clock("number", 0, 1.0))
-    unknown = replace(filled, value=np.where(series.observed, filled.value, np.nan))
+def test_cells_without_a_value_are_not_imputed():
+    series, result = some_result(8, Clock("number", 0, 1.0))
+    unknown = replace(result, value=np.where(series.observed, result.value, np.nan))
     source = np.array(SOURCES)[unknown.source]
     assert set(source[~series.observed]) <= {"missing", "refused"}
     assert (source[series.observed] == "observed").all()
@@ -288,7 +278,13 @@ def test_what_nobody_could_fill_is_not_called_imputed():
 
 # The estimator
 
-SETTINGS = {"preset": "tiny", "steps": 6, "bounds": {"b": (-0.8, None)}, "on_empty": "skip"}
+SETTINGS = {
+    "preset": "tiny",
+    "steps": 6,
+    "predictors": (),
+    "bounds": {"b": (-0.8, None)},
+    "on_empty": "skip",
+}
 
 
 def weather(rows=280):
@@ -298,7 +294,7 @@ def weather(rows=280):
     base[rng.random((rows, 2)) < 0.1] = np.nan
     for begin in range(20, rows - 10, 40):
         base[begin : begin + 4, (begin // 40) % 2] = np.nan
-    base[[19, 24], 0] = 0.5  # so that this gap is of four cells, five hours from end to end
+    base[[19, 24], 0] = 0.5  # a gap of four cells and five hours
     base[20:24, 0] = np.nan
     time = pd.date_range("2024-03-30", periods=rows, freq="h")
     return pd.DataFrame({"time": time, "a": base[:, 0], "b": np.maximum(base[:, 1], -0.8)})
@@ -309,7 +305,7 @@ def model():
     return NRTSI(**SETTINGS).fit(weather())
 
 
-def test_asking_for_more_changes_no_value(model):
+def test_options_change_no_value(model):
     frame = weather()
     plain = model.impute(frame)
     more = model.impute(frame, interval=0.8, provenance=True)
@@ -322,7 +318,7 @@ def test_asking_for_more_changes_no_value(model):
     assert more_at.loc[off, ["a_lower", "b_upper"]].notna().all(axis=None)
 
 
-def test_columns_are_right_for_the_table(model):
+def test_provenance_of_a_table(model):
     frame = weather()
     result = model.impute(frame, provenance=True, max_gap="4h")
     for name in ("a", "b"):
@@ -343,7 +339,7 @@ def test_columns_are_right_for_the_table(model):
 
 
 @pytest.mark.parametrize("max_gap", ["5h", "300min", 5, "5"])
-def test_a_gap_of_just_the_longest_is_filled(model, max_gap):
+def test_a_gap_of_exactly_max_gap_is_imputed(model, max_gap):
     assert model.impute(weather(), max_gap=max_gap).loc[20:23, "a"].notna().all()
     assert model.impute(weather(), max_gap="4.9h").loc[20:23, "a"].isna().all()
 
@@ -356,7 +352,7 @@ def test_cells_with_wide_intervals_stay_missing_by_column(model):
     result = model.impute(frame, max_width={"a": limit})
     assert result["a"].isna().equals(width > limit)
     assert result["b"].notna().all()
-    # The interval that is asked for is the one that counts.
+    # The limit applies to the requested interval.
     narrow = model.impute(frame, max_width={"a": limit}, interval=0.5)
     assert narrow["a"].isna().sum() < result["a"].isna().sum()
     assert model.impute(frame, max_width=1e-9)[["a", "b"]].isna().equals(frame[["a", "b"]].isna())
@@ -371,7 +367,7 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_a_pandas_index_stays_and_rows_keep_their_columns(model, index):
+def test_a_pandas_index_is_kept(model, index):
     frame = weather().sample(frac=1, random_state=0)
     frame.index = INDEXES[index](len(frame))
     result = model.impute(frame, provenance=True)
@@ -383,7 +379,7 @@ def test_a_pandas_index_stays_and_rows_keep_their_columns(model, index):
 @pytest.mark.parametrize(
     "kind", [pl.from_pandas, lambda frame: pa.Table.from_pandas(frame)], ids=["polars", "arrow"]
 )
-def test_other_tables_get_the_same_columns_of_their_own_kind(model, kind):
+def test_other_kinds_of_tables_get_the_same_columns(model, kind):
     expected = model.impute(weather(), provenance=True, max_gap=3)
     table = kind(weather())
     result = model.impute(table, provenance=True, max_gap=3)
@@ -403,7 +399,7 @@ def test_other_tables_get_the_same_columns_of_their_own_kind(model, kind):
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("options", "message"),
     [
         ({"interval": 1.5}, r"interval must be a probability between 0 and 1, got 1\.5"),
         ({"max_gap": "6 moons"}, r"a duration must be .* got '6 moons'"),
@@ -412,25 +408,24 @@ def test_other_tables_get_the_same_columns_of_their_own_kind(model, kind):
         ({"method": "magic"}, r"method must be nrtsi, auto or one of .*got 'magic'"),
     ],
 )
-def test_a_wish_that_cannot_be_is_refused(model, wish, message):
+def test_invalid_options_are_rejected(model, options, message):
     with pytest.raises(InputError, match=message):
-        model.impute(weather(), **wish)
+        model.impute(weather(), **options)
 
 
-def test_a_name_that_is_taken_is_refused_before_any_work(model, monkeypatch):
-    monkeypatch.setattr(NRTSI, "predict", lambda *_: pytest.fail("it worked"))
+def test_a_taken_column_name_is_rejected_before_imputation(model, monkeypatch):
+    monkeypatch.setattr(NRTSI, "predict", lambda *_: pytest.fail("called"))
     frame = weather().assign(b_gap="x")
     with pytest.raises(InputError, match=r"data must have no column 'b_gap', which the result"):
         model.impute(frame, provenance=True)
 
 
-def test_an_array_is_refused_more_columns_but_not_limits():
+def test_an_array_supports_limits_but_no_extra_columns():
     values = weather(120)[["a", "b"]].to_numpy()
-    model = NRTSI(preset="tiny", steps=0).fit(values)
-    for wish in ({"interval": 0.9}, {"provenance": True}):
+    model = NRTSI(preset="tiny", steps=0, predictors=()).fit(values)
+    for options in ({"interval": 0.9}, {"provenance": True}):
         with pytest.raises(InputError, match="need a table, got an array"):
-            model.impute(values, **wish)
-    # Arrays have names of their own for what has no columns.
+            model.impute(values, **options)
     assert np.isnan(model.impute(values, max_gap=1, max_width=50.0)).any()
     assert model.quantiles(values, levels=[0.1, 0.9]).shape == (2, 120, 2)
 
@@ -448,7 +443,7 @@ def test_quantiles_are_the_ends_of_intervals(model):
     np.testing.assert_array_equal(np.maximum(above, best), ends["a_upper"][missing])
 
 
-def test_draws_keep_what_is_known_and_the_bounds(model):
+def test_draws_keep_observed_cells_and_bounds(model):
     frame = weather()
     drawn = model.sample(frame, draws=3)
     pd.testing.assert_frame_equal(drawn, model.sample(frame, draws=3))
@@ -463,7 +458,7 @@ def test_draws_keep_what_is_known_and_the_bounds(model):
     assert (spread[frame["a"].notna()] == 0).all()
 
 
-def test_draws_that_are_made_in_turn_keep_the_bounds(model):
+def test_sequential_draws_keep_the_bounds(model):
     in_turn = nrtsi.NRTSI(**SETTINGS)
     in_turn.__dict__.update(model.__dict__)
     in_turn.fitted_ = replace(model.fitted_, setting="stochastic")
@@ -474,15 +469,17 @@ def test_draws_that_are_made_in_turn_keep_the_bounds(model):
     assert imputed.between(0.5, 0.6).all()
 
 
-def test_a_model_from_a_file_says_the_same(model, tmp_path):
+def test_a_loaded_model_gives_the_same_results(model, tmp_path):
     model.save(tmp_path / "model")
     loaded, frame = nrtsi.load(tmp_path / "model"), weather()
-    for ask in ({"interval": 0.9}, {"provenance": True, "max_gap": 2}):
-        pd.testing.assert_frame_equal(loaded.impute(frame, **ask), model.impute(frame, **ask))
+    for options in ({"interval": 0.9}, {"provenance": True, "max_gap": 2}):
+        pd.testing.assert_frame_equal(
+            loaded.impute(frame, **options), model.impute(frame, **options)
+        )
     pd.testing.assert_frame_equal(loaded.sample(frame, draws=2), model.sample(frame, draws=2))
 
 
-def test_a_baseline_has_intervals_of_its_own(model):
+def test_a_baseline_has_its_own_intervals(model):
     frame = weather()
     result = model.impute(frame, method="linear", provenance=True)
     np.testing.assert_allclose(result["a"], frame["a"].interpolate(limit_direction="both"))
@@ -491,7 +488,7 @@ def test_a_baseline_has_intervals_of_its_own(model):
     assert kept["a"].between(kept["a_lower"], kept["a_upper"]).all()
 
 
-def test_a_series_of_which_nothing_is_known_is_called_missing(model):
+def test_a_series_without_observations_stays_missing(model):
     nothing = weather(30).assign(a=np.nan, b=np.nan)
     result = model.impute(nothing, provenance=True)
     assert (result["a_source"] == "missing").all()

@@ -1,4 +1,4 @@
-"""Laws every baseline obeys, and pandas and closed forms as oracles of each."""
+"""Properties of every baseline, and comparisons with pandas and closed forms."""
 
 from importlib.util import find_spec
 
@@ -24,8 +24,8 @@ from nrtsi.baselines import (
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import NotFittedError
 from nrtsi.tables import Clock
+from tests.strategies import seeds
 
-seeds = st.integers(0, 2**32 - 1)
 needs_statsmodels = pytest.mark.skipif(
     find_spec("statsmodels") is None, reason="pip install 'nrtsi[kalman]' for statsmodels"
 )
@@ -50,9 +50,7 @@ def ragged(seed, missing=0.4, series=5, longest=25, dims=3):
 
 def fitted(name, series):
     imputer = BASELINES[name]()
-    imputer.clock_ = Clock(
-        "datetime", 0, 3.6e12
-    )  # hours; seasonal methods need the length of a day
+    imputer.clock_ = Clock("datetime", 0, 3.6e12)  # hours
     imputer.fit_series(series)
     return imputer
 
@@ -63,7 +61,7 @@ def by_series(series):
 
 
 @every
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=seeds, missing=st.sampled_from([0.0, 0.3, 0.8, 1.0]))
 def test_every_cell_gets_a_finite_value(name, seed, missing):
     series = ragged(seed, missing)
@@ -73,7 +71,7 @@ def test_every_cell_gets_a_finite_value(name, seed, missing):
 
 
 @every
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=seeds)
 def test_imputing_changes_neither_the_data_nor_the_imputer(name, seed):
     series = ragged(seed)
@@ -85,7 +83,7 @@ def test_imputing_changes_neither_the_data_nor_the_imputer(name, seed):
 
 
 @every
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=seeds)
 def test_a_series_is_imputed_independently_of_the_others(name, seed):
     series = ragged(seed)
@@ -97,8 +95,8 @@ def test_a_series_is_imputed_independently_of_the_others(name, seed):
 
 
 @every
-@settings(max_examples=5, deadline=None)
-@given(seed=seeds, factor=st.sampled_from([1e-3, 40.0]), offset=st.sampled_from([-7.0, 1e3]))
+@settings(max_examples=5)
+@given(seed=seeds, factor=st.sampled_from([-2.0, 1e-3, 1e4]), offset=st.sampled_from([-7.0, 1e3]))
 def test_results_scale_with_the_units_of_the_data(name, seed, factor, offset):
     series = ragged(seed)
     changed = SeriesSet(
@@ -160,7 +158,7 @@ def test_a_baseline_follows_the_scikit_learn_api(name):
         imputer.impute(pd.DataFrame({"a": [1.0, np.nan]}))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=seeds)
 def test_linear_forward_and_backward_agree_with_pandas(seed):
     series = ragged(seed)

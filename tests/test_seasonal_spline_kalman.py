@@ -1,4 +1,4 @@
-"""Laws of the seasonal profile, the spline and the Kalman smoother, and an oracle of each."""
+"""The seasonal profile, the spline and the Kalman smoother, compared with other libraries."""
 
 import sys
 from dataclasses import replace
@@ -17,11 +17,11 @@ from nrtsi.baselines.local_level import fit_local_level
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.tables import Clock
+from tests.strategies import seeds
 
 HOUR = 3.6e12
 HOURLY = Clock("datetime", 0, HOUR)
-seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=3, deadline=None)
+few = settings(max_examples=3)
 
 
 needs_statsmodels = pytest.mark.skipif(
@@ -67,31 +67,11 @@ def frame_of(series, channel=0):
 
 @every
 @few
-@given(seed=seeds, missing=st.sampled_from([0.0, 0.5, 0.97]))
-def test_every_cell_gets_a_finite_value(name, seed, missing):
-    series = panel(seed, missing=missing)
-    assert np.isfinite(imputed(name, series)).all()
-
-
-@every
-@few
 @given(seed=seeds)
 def test_the_values_of_missing_cells_are_ignored(name, seed):
     series = panel(seed)
     other = replace(series, value=np.where(series.observed, series.value, 99.0))
     np.testing.assert_allclose(imputed(name, other), imputed(name, series), atol=1e-9)
-
-
-@every
-@few
-@given(seed=seeds, factor=st.sampled_from([-2.0, 1e-3, 1e4]), offset=st.sampled_from([-7.0, 1e3]))
-def test_results_scale_with_the_units(name, seed, factor, offset):
-    series = panel(seed)
-    value = np.where(series.observed, factor * series.value + offset, 0.0)
-    plain, other = imputed(name, series), imputed(name, replace(series, value=value))
-    gap = ~series.observed
-    # A search for variances ends near the best; rounding decides where, to a thousandth of noise.
-    np.testing.assert_allclose(((other - offset) / factor)[gap], plain[gap], atol=1e-3)
 
 
 @every
@@ -109,9 +89,9 @@ def test_the_order_of_series_does_not_matter(name, seed):
 @every
 def test_a_series_without_a_channel_gets_a_typical_value(name):
     series = panel(0)
-    gone = np.zeros_like(series.observed)
-    gone[: series.start[1], 0] = True
-    series = series.hide(gone)
+    cells = np.zeros_like(series.observed)
+    cells[: series.start[1], 0] = True
+    series = series.hide(cells)
     rows, mean = slice(0, series.start[1]), series.value[series.observed[:, 0], 0].mean()
     assert imputed(name, series)[rows, 0].mean() == pytest.approx(mean, abs=0.2)
 
@@ -235,7 +215,7 @@ def uneven(seed, series=5, longest=25, missing=0.5, dims=2):
     return SeriesSet(time, value, observed, start)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds)
 def test_the_spline_agrees_with_scipy(seed):
     series = uneven(seed)
@@ -252,7 +232,7 @@ def test_the_spline_agrees_with_scipy(seed):
             np.testing.assert_allclose(result[begin:end, channel], expected, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds)
 def test_the_spline_stays_between_the_known_cells_around_it(seed):
     series = uneven(seed)
@@ -367,7 +347,7 @@ def test_rows_off_the_grid_are_taken_in_order():
     np.testing.assert_allclose(imputed("kalman", uneven), plain, atol=1e-9)
     sparse = replace(series, time=10 * series.time)
     np.testing.assert_allclose(imputed("kalman", sparse), plain, atol=1e-9)
-    # Half an hour late all day long is still on a grid of its own.
+    # A constant shift keeps the rows on a grid.
     late = replace(series, time=series.time + 0.5)
     np.testing.assert_allclose(imputed("kalman", late), imputed("kalman", series), atol=1e-9)
 

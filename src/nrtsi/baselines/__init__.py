@@ -3,8 +3,7 @@
 from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.kalman import Kalman
 from nrtsi.baselines.seasonal import Seasonal
-from nrtsi.baselines.simple import Backward, Forward, Linear, Mean
-from nrtsi.baselines.spline import Spline
+from nrtsi.baselines.simple import Backward, Forward, Linear, Mean, Spline
 from nrtsi.baselines.tabular import KNN, MICE
 
 __all__ = [

@@ -95,15 +95,11 @@ class Imputer:
         """Reads `frame` with the settings of the imputer, as `fit` does."""
         if self.on_empty not in ("error", "skip"):
             raise InputError(f"on_empty must be 'error' or 'skip', got {self.on_empty!r}")
-        values = columns if columns is not None else self.columns
-        if isinstance(values, str):
-            raise InputError(
-                f"columns must be a list of names, got {values!r}; write [{values!r}]"
-            )
+        values: Any = columns if columns is not None else self.columns
         names = Columns(
             time=time if time is not None else self.time,
             id=id if id is not None else self.id,
-            values=None if values is None else tuple(values),
+            values=values,
         )
         return read(frame, names, unit=self.unit, times=times)
 

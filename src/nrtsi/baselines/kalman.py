@@ -13,7 +13,7 @@ from nrtsi.baselines.local_level import (
 )
 from nrtsi.baselines.simple import Linear, series_means
 from nrtsi.core.scaling import ROUNDING, Scaler
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 
 __all__ = ["Kalman", "best_observed_slots"]
 
@@ -94,7 +94,7 @@ class Kalman(Linear):
             return None
         return fit_local_level(picked, ends, period)
 
-    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Values:
         """The smoothed value of each cell; observed cells keep their value.
 
         Raises:
@@ -113,7 +113,7 @@ class Kalman(Linear):
         values = np.where(np.isnan(smooth), line, self.scaler_.unscale(smooth) + means)
         return np.where(series.observed, series.value, values)
 
-    def _smoothed(self, series: SeriesSet, *, grid: bool) -> Float[np.ndarray, "row dim"]:
+    def _smoothed(self, series: SeriesSet, *, grid: bool) -> Values:
         """Smoothed values of scaled series; NaN where linear interpolation is used."""
         axis = _Axis.of(series, grid=grid)
         smooth = np.full_like(series.value, np.nan)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from nrtsi.baselines.base import Imputer
 from nrtsi.core.scaling import Scaler
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 
 __all__ = ["KNN", "MICE"]
 
@@ -39,7 +39,7 @@ class Tabular(Imputer):
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.table_.fit(self._scaled(series)[rows])
 
-    def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
+    def impute_series(self, series: SeriesSet) -> Values:
         """The imputed value of each cell; observed cells keep their value."""
         incomplete = np.flatnonzero(~np.logical_and.reduce(series.observed, axis=1))
         table = self._scaled(series)

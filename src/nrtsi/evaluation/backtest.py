@@ -17,7 +17,7 @@ from nrtsi.core.bounds import Bounds
 from nrtsi.core.gaps import GAP_BINS, Gaps, gap_bin_range
 from nrtsi.core.prediction import Prediction
 from nrtsi.core.scaling import Scaler
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 from nrtsi.errors import InputError, NrtsiError, TrainingError
 from nrtsi.evaluation.conformal import Calibration, coverage
 from nrtsi.evaluation.holdout import CalibrationScores, CellIndex, CellMask, CellValues, HoldOut
@@ -84,7 +84,7 @@ class Backtest:
     predictions: dict[str, CellValues]
     """Values of each successful method at the held-out cells, in row-major order."""
 
-    std: Float[np.ndarray, "row dim"] | None
+    std: Values | None
     """Standard deviations that nrtsi predicts; None if it did not run."""
 
     seconds: dict[str, float]
@@ -333,7 +333,7 @@ def run_backtest(
     return Backtest(*results, names, clock, cells, bounds, config)
 
 
-def _baseline(name: str, known: SeriesSet, clock: Clock) -> Float[np.ndarray, "row dim"]:
+def _baseline(name: str, known: SeriesSet, clock: Clock) -> Values:
     baseline = BASELINES[name]()
     baseline.clock_ = clock
     baseline.fit_series(known)

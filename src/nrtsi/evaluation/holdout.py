@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.config import EvaluationConfig
 from nrtsi.core.gaps import GAP_BINS, Gaps
 from nrtsi.core.masking import Masking
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.ragged import concat_ranges, split_equally
+from nrtsi.core.series import Flags, SeriesSet
 
 __all__ = ["CalibrationScores", "CellIndex", "CellMask", "CellValues", "HoldOut"]
 
@@ -27,7 +28,7 @@ class HoldOut:
     truth: SeriesSet
     """The segments, held-out cells included."""
 
-    hidden: Bool[np.ndarray, "row dim"]
+    hidden: Flags
     """True in the held-out cells."""
 
     rows: Int[np.ndarray, " row"]
@@ -65,7 +66,6 @@ class HoldOut:
         rng = np.random.default_rng([seed, 6])
         begin, end = _segments(series, rng, config)
         truth = series.slices(begin, end)
-        rows = np.concatenate([np.arange(b, e) for b, e in zip(begin, end, strict=True)])
         donors = series if like is None else like
         masking = Masking.choose(
             mask, donors, whole_rows=whole_rows, scoring=True, share=config.held_out, day=day
@@ -79,7 +79,9 @@ class HoldOut:
             fewer = hidden & ~_excess(sample, truth, hidden, rng, whole_rows=whole_rows)
             # Strictly periodic gaps may have no place except next to each other.
             hidden = fewer if 2 * fewer.sum() >= hidden.sum() else hidden
-        return None if hidden.sum() < config.min_cells else cls(truth, hidden, rows, masking.kinds)
+        if hidden.sum() < config.min_cells:
+            return None
+        return cls(truth, hidden, concat_ranges(begin, end), masking.kinds)
 
     @property
     def known(self) -> SeriesSet:
@@ -112,9 +114,7 @@ class CalibrationScores:
     """(truth − predicted mean) / predicted standard deviation."""
 
     @classmethod
-    def of(
-        cls, known: SeriesSet, hidden: Bool[np.ndarray, "row dim"], score: CellValues
-    ) -> "CalibrationScores":
+    def of(cls, known: SeriesSet, hidden: Flags, score: CellValues) -> "CalibrationScores":
         """Scores of the hidden cells, in row-major order; the methods saw `known` only."""
         gaps = Gaps.of(known)
         row, channel = np.nonzero(hidden)
@@ -137,11 +137,11 @@ class CalibrationScores:
 def _excess(
     donors: SeriesSet,
     truth: SeriesSet,
-    hidden: Bool[np.ndarray, "row dim"],
+    hidden: Flags,
     rng: np.random.Generator,
     *,
     whole_rows: bool,
-) -> Bool[np.ndarray, "row dim"]:
+) -> Flags:
     """Random hidden cells of gap lengths that are more frequent than in the data.
 
     Gaps that are placed over existing gaps merge with them and grow longer.
@@ -165,11 +165,7 @@ def _segments(
         full = series.length > 0
         return series.start[:-1][full], series.start[1:][full]
     count = -(-series.length // min(config.segment_rows, max_rows))
-    owner = np.repeat(np.arange(series.series), count)
-    nth = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
-    # Segments of a series have equal lengths, up to one row.
-    begin = series.start[owner] + nth * series.length[owner] // count[owner]
-    end = series.start[owner] + (nth + 1) * series.length[owner] // count[owner]
-    order = rng.permutation(owner.size)
+    begin, end = split_equally(series.start, count)
+    order = rng.permutation(begin.size)
     taken = np.sort(order[np.cumsum((end - begin)[order]) <= max_rows])
     return begin[taken], end[taken]

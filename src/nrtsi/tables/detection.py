@@ -1,13 +1,14 @@
 """Column roles: which column is the time, the id and the values; detected unless named."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from nrtsi.errors import InputError
 from nrtsi.tables.clock import Times
@@ -101,30 +102,51 @@ class Owners:
         coded = array.dictionary_encode()
         return cls(np.asarray(coded.indices).astype(np.int64), tuple(coded.dictionary.to_pylist()))
 
-    def repeat(self, times: Times) -> bool:
-        """Whether a series has a time twice."""
-        order = np.lexsort((times.ticks, self.code))
-        code, ticks = self.code[order], times.ticks[order]
-        return bool(((code[1:] == code[:-1]) & (ticks[1:] == ticks[:-1])).any())
+    def sort(self, times: Times) -> tuple[Int[np.ndarray, " row"], Bool[np.ndarray, " pair"]]:
+        """The order by series and time; True for successive rows with the same series and time."""
+        # Compared, not subtracted: differences of 64-bit integers wrap around.
+        code, ticks = self.code, times.ticks
+        later = (code[1:] == code[:-1]) & (ticks[1:] > ticks[:-1])
+        if (later | (code[1:] > code[:-1])).all():
+            return np.arange(code.size), np.zeros_like(later)
+        order = np.lexsort((ticks, code))
+        code, ticks = code[order], ticks[order]
+        return order, (code[1:] == code[:-1]) & (ticks[1:] == ticks[:-1])
 
 
 @dataclass(frozen=True)
 class Detection:
-    """Column roles, the times and series of the rows, and notes on what was guessed."""
+    """Column roles, the times and series of the rows, and notes on what was detected."""
 
     columns: Columns
     times: Times
     owners: Owners
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def sort(self) -> Int[np.ndarray, " row"]:
+        """The order by series and time; raises InputError if a series has a time twice."""
+        order, repeated = self.owners.sort(self.times)
+        if repeated.any():
+            self._raise_repeated(int(order[repeated.argmax()]), int(repeated.sum()))
+        return order
+
+    def _raise_repeated(self, line: int, count: int) -> None:
+        code, ticks = self.owners.code, self.times.ticks
+        equal = int(((code == code[line]) & (ticks == ticks[line])).sum())
+        series = f" in series {self.owners.ids[code[line]]!r}" if len(self.owners.ids) > 1 else ""
+        remedy = "" if self.columns.id is not None else ", or name the id column with id="
+        if equal == 2 and self.times.is_local:
+            remedy += " (if an hour repeats at the end of summer time, give times with a zone)"
+        raise InputError(
+            f"times must be unique inside a series, got {equal} rows at {self.times.show(line)!r}"
+            f"{series} (repeated rows in total: {count}); remove or average them{remedy}"
+        )
 
 
 def detect(frame: nw.DataFrame[Any], columns: Columns, *, fitted: bool) -> Detection:
-    """Finds time, id and values in this order, because each depends on those before.
+    """Finds the time, id and value columns that the user did not name, in this order.
 
-    Args:
-        frame: The table.
-        columns: The columns that the user named.
-        fitted: Whether `columns` are those of a fitted model, for the message.
+    If `fitted`, `columns` are those of a fitted model; an absent one is reported as such.
     """
     index = time_index(frame)
     indexed = index is not None and columns.time in (None, index.name)
@@ -164,11 +186,11 @@ def _check_present(frame: nw.DataFrame[Any], columns: Columns, index: Any, fitte
     if fitted:
         raise missing_fitted(columns, absent, present)
     close = get_close_matches(str(absent[0]), [str(name) for name in present], n=1)
-    guess = f"; did you mean {close[0]!r}?" if close else ""
+    similar = f"; did you mean {close[0]!r}?" if close else ""
     hint = "" if nw.maybe_get_index(frame) is None else " (reset_index makes an index a column)"
     raise InputError(
         f"the data must have every named column, got no {quote(absent)}; its columns are "
-        f"{quote(frame.columns)}{guess}{hint}"
+        f"{quote(frame.columns)}{similar}{hint}"
     )
 
 
@@ -200,10 +222,9 @@ def _read_times(frame: nw.DataFrame[Any], name: str) -> Times:
 
 
 def _read_times_or_none(frame: nw.DataFrame[Any], name: str) -> Times | None:
-    try:
+    with suppress(InputError):
         return _read_times(frame, name)
-    except InputError:
-        return None
+    return None
 
 
 def _matching(schema: dict[str, Any], names: Sequence[str], accept: Callable[[Any], bool]) -> Any:
@@ -282,13 +303,13 @@ def _detect_id(
     if columns.id is not None:
         return columns, Owners.read(frame.get_column(columns.id))
     single = Owners(np.zeros(len(frame), np.int64))
-    repeated = times is not None and single.repeat(times)
+    repeated = times is not None and bool(single.sort(times)[1].any())
     for name in _id_candidates(frame, columns, by_type=repeated):
         if frame.get_column(name).is_null().any():
             continue
         owners = Owners.read(frame.get_column(name))
         if repeated and times is not None:
-            suitable = not owners.repeat(times)
+            suitable = not owners.sort(times)[1].any()
         else:
             # A column that differs in every row counts the rows; it does not group them.
             suitable = 1 < len(owners.ids) < len(frame)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 from nrtsi.errors import InputError
 from nrtsi.tables.clock import Clock, Times
 from nrtsi.tables.detection import BY_ROW_NUMBER, Columns
@@ -34,7 +34,7 @@ class Panel:
     """Column roles; time is None for the index or row numbers, id is None for a single series."""
 
     notes: tuple[str, ...]
-    """Sentences that report which columns were guessed."""
+    """Sentences that report which columns were detected."""
 
     ids: tuple[Any, ...]
     """The user's id of each series; (0,) for a single series without an id."""
@@ -54,14 +54,8 @@ class Panel:
     @property
     def empty(self) -> tuple[Any, ...]:
         """Ids of the series without any observed cell."""
-        rows = self.unobserved[self.series.start[:-1], 0]
-        return tuple(self.ids[i] for i in np.flatnonzero(rows))
-
-    @property
-    def unobserved(self) -> Bool[np.ndarray, "row 1"]:
-        """True for the rows of series without any observed cell."""
-        some = np.logical_or.reduceat(self.series.observed.any(axis=1), self.series.start[:-1])
-        return ~some[self.series.owner][:, None]
+        owner = self.series.owner[self.series.in_empty_series]
+        return tuple(self.ids[i] for i in np.unique(owner))
 
     @property
     def by_row_number(self) -> bool:
@@ -70,7 +64,7 @@ class Panel:
 
     def write(
         self,
-        values: Float[np.ndarray, "row dim"],
+        values: Values,
         extra: Mapping[str, np.ndarray] | None = None,
     ) -> Any:
         """The user's table with its missing cells replaced by `values`.
@@ -88,9 +82,7 @@ class Panel:
         columns = {name: each[self.query_rows] for name, each in (extra or {}).items()}
         return self.writer.write(self._to_lines(values), columns)
 
-    def stack(
-        self, values: Sequence[Float[np.ndarray, "row dim"]], name: str, labels: Sequence[float]
-    ) -> Any:
+    def stack(self, values: Sequence[Values], name: str, labels: Sequence[float]) -> Any:
         """The imputed table once per label, concatenated, with a first column `name` of labels.
 
         Value columns are floats, so that draws of integers are not rounded. Arrays get a new
@@ -98,29 +90,13 @@ class Panel:
         """
         return self.writer.stack((self._to_lines(each) for each in values), name, labels)
 
-    def _to_lines(self, values: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "line dim"]:
+    def _to_lines(self, values: Values) -> Float[np.ndarray, "line dim"]:
         if values.shape != self.series.value.shape:
             raise InputError(
                 f"values must have the shape of panel.series.value, {self.series.value.shape}, "
                 f"got {values.shape}; pass one row per row of panel.series"
             )
         return values[self.query_rows]
-
-    def conform(self, columns: Columns, clock: Clock) -> "Panel":
-        """This panel in the columns and time units of a fitted model.
-
-        If the columns are the same, nothing is read again.
-
-        Raises:
-            InputError: The data lacks a column of the model, or has another kind of times.
-        """
-        if columns != self.columns:
-            return read(self.writer.source, columns, clock=clock)
-        if clock == self.clock:
-            return self
-        time = clock.to_units(self.times)
-        _check_increasing(time, self.times, self.series.owner, clock, self.ids)
-        return replace(self, clock=clock, series=replace(self.series, time=time))
 
     def query(self, at: Any = None, every: str | float | None = None) -> "Panel":
         """A panel whose `write` returns the values at the queried times only, in their order.
@@ -140,12 +116,16 @@ class Panel:
             return self
         if at is not None and every is not None:
             raise InputError("at and every must not be given together; choose one")
-        self._check_not_queried()
-        query = (
-            TimeQuery.grid(self.times, self.series.start, every)
-            if every is not None
-            else TimeQuery.read(at, self.ids, self.columns)
-        )
+        lines = np.bincount(self.query_rows, minlength=self.series.rows)
+        if (lines != 1).any() or self.original_rows.size != self.series.rows:
+            raise InputError(
+                "a panel can be queried once, got the result of another query; "
+                "query all times at once"
+            )
+        if every is not None:
+            query = TimeQuery.grid(self.times, self.series.start, every)
+        else:
+            query = TimeQuery.read(at, self.ids, self.columns)
         times, query_times = self.times.align(query.times)
         query = replace(query, times=query_times)
         merged = MergedTimes.merge(times, self.series.owner, query)
@@ -158,14 +138,6 @@ class Panel:
             query_rows=merged.query_rows,
             writer=self._query_writer(merged, query, series),
         )
-
-    def _check_not_queried(self) -> None:
-        lines = np.bincount(self.query_rows, minlength=self.series.rows)
-        if (lines != 1).any() or self.original_rows.size != self.series.rows:
-            raise InputError(
-                "a panel can be queried once, got the result of another query; "
-                "query all times at once"
-            )
 
     def _extend(self, merged: MergedTimes) -> SeriesSet:
         """The series with the queried times as missing rows."""
@@ -220,12 +192,12 @@ def read(
             f"unit must be given when fitting, not with a fitted clock, got {unit!r}; leave it out"
         )
     rows = read_rows(data, columns, times, fitted=clock is not None)
-    order = rows.order()
-    owner, sorted_times = rows.owners.code[order], rows.times.take(order)
+    found, order = rows.found, rows.found.sort()
+    owner, sorted_times = found.owners.code[order], found.times.take(order)
     if clock is None:
         rows.check_observed()
         clock = Clock.fit(sorted_times, owner, unit)
-    ids = rows.owners.ids
+    ids = found.owners.ids
     time = clock.to_units(sorted_times)
     _check_increasing(time, sorted_times, owner, clock, ids)
     series = SeriesSet(
@@ -238,8 +210,8 @@ def read(
     return Panel(
         series=series,
         clock=clock,
-        columns=rows.columns,
-        notes=rows.notes,
+        columns=found.columns,
+        notes=found.notes,
         ids=ids,
         times=sorted_times,
         original_rows=np.arange(series.rows),

@@ -7,6 +7,7 @@ import narwhals as nw
 import numpy as np
 from jaxtyping import Int
 
+from nrtsi.core.ragged import place_in_group
 from nrtsi.errors import InputError
 from nrtsi.tables.clock import Times, parse_step
 from nrtsi.tables.detection import Columns, Owners, quote, time_index
@@ -28,13 +29,9 @@ class TimeQuery:
 
     @classmethod
     def read(cls, at: Any, ids: tuple[Any, ...], columns: Columns) -> "TimeQuery":
-        """The query `at` to a table: times for all series, or a frame of times (and ids).
+        """Reads `at`: times for all series `ids`, or a frame of times (and ids).
 
-        Args:
-            at: Times as a column, list, array or single value, or a frame that has the time
-                column and perhaps the id column.
-            ids: The series of the table.
-            columns: The columns of the table.
+        Times are a column, list, array or single value; a frame has the time column of the data.
         """
         if isinstance(nw.from_native(at, pass_through=True), nw.DataFrame | nw.LazyFrame):
             frame = open_frame(at)
@@ -62,8 +59,8 @@ class TimeQuery:
         first, last = times.ticks[start[:-1]], times.ticks[start[1:] - 1]
         step, count = _steps_between(first, last, step)
         owner = np.repeat(np.arange(count.size), count)
-        place = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
-        return cls(replace(times, ticks=first[owner] + place * step), owner)
+        ticks = first[owner] + place_in_group(count) * step
+        return cls(replace(times, ticks=ticks), owner)
 
 
 def _steps_between(first: np.ndarray, last: np.ndarray, step: float) -> tuple[float, np.ndarray]:

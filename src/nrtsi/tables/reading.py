@@ -5,13 +5,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 from narwhals.exceptions import DuplicateError
 
 from nrtsi.errors import InputError
 from nrtsi.tables.clock import Times
-from nrtsi.tables.detection import Columns, Owners, detect, missing_fitted, quote
-from nrtsi.tables.writer import ArrayWriter, FrameWriter, Writer, to_floats
+from nrtsi.tables.detection import Columns, Detection, Owners, detect, missing_fitted, quote
+from nrtsi.tables.writer import ArrayWriter, FrameWriter, Lines, Writer, to_floats
 
 __all__ = ["Rows", "open_frame", "read_rows"]
 
@@ -50,59 +50,26 @@ def open_frame(data: Any) -> nw.DataFrame[Any]:
 class Rows:
     """Rows in the user's order."""
 
-    columns: Columns
-    times: Times
-    owners: Owners
-    value: Float[np.ndarray, "line dim"]
+    found: Detection
+    value: Lines
     observed: Bool[np.ndarray, "line dim"]
     writer: Writer
-    notes: tuple[str, ...] = ()
 
     def check_observed(self) -> None:
         """Raises InputError if a column has no observed value, so that nothing can be learned."""
         empty = np.flatnonzero(~self.observed.any(axis=0))
         if empty.size:
-            names = self.columns.values or ()
+            names = self.found.columns.values or ()
             raise InputError(
                 f"every value column must have at least one observed value, got none in "
                 f"{quote(names[i] for i in empty)}; leave it out with columns="
             )
 
-    def order(self) -> Int[np.ndarray, " line"]:
-        """The order that sorts the rows by series and time."""
-        code, ticks = self.owners.code, self.times.ticks
-        later = (code[1:] == code[:-1]) & (ticks[1:] > ticks[:-1])
-        if (later | (code[1:] > code[:-1])).all():
-            return np.arange(code.size)
-        order = np.lexsort((ticks, code))
-        code, ticks = code[order], ticks[order]
-        # Compared, not subtracted: differences of 64-bit integers wrap around.
-        same = (code[1:] == code[:-1]) & (ticks[1:] == ticks[:-1])
-        if same.any():
-            self._raise_repeated(int(order[same.argmax()]), int(same.sum()))
-        return order
-
-    def _raise_repeated(self, line: int, count: int) -> None:
-        code, ticks = self.owners.code, self.times.ticks
-        equal = int(((code == code[line]) & (ticks == ticks[line])).sum())
-        series = f" in series {self.owners.ids[code[line]]!r}" if len(self.owners.ids) > 1 else ""
-        remedy = "" if self.columns.id is not None else ", or name the id column with id="
-        if equal == 2 and self.times.is_local:
-            remedy += " (if an hour repeats at the end of summer time, give times with a zone)"
-        raise InputError(
-            f"times must be unique inside a series, got {equal} rows at {self.times.show(line)!r}"
-            f"{series} (repeated rows in total: {count}); remove or average them{remedy}"
-        )
-
 
 def read_rows(data: Any, columns: Columns, times: np.ndarray | None, *, fitted: bool) -> Rows:
     """Reads the rows of a frame, or of an array with these times of its steps.
 
-    Args:
-        data: The frame or array.
-        columns: The columns that the user named.
-        times: Times of an array's steps.
-        fitted: Whether `columns` are those of a fitted model, for messages.
+    If `fitted`, `columns` are those of a fitted model, otherwise those that the user named.
     """
     if isinstance(data, np.ndarray):
         return _array_rows(data, columns, times, fitted=fitted)
@@ -118,12 +85,10 @@ def read_rows(data: Any, columns: Columns, times: np.ndarray | None, *, fitted: 
         value[:, dim] = to_floats(frame.get_column(name))
     observed = _clear_missing(value, names, found.owners)
     writer = FrameWriter(frame, found.columns, observed, np.zeros(len(frame), bool))
-    return Rows(found.columns, found.times, found.owners, value, observed, writer, found.notes)
+    return Rows(found, value, observed, writer)
 
 
-def _clear_missing(
-    value: Float[np.ndarray, "line dim"], names: tuple[str, ...], owners: Owners
-) -> Bool[np.ndarray, "line dim"]:
+def _clear_missing(value: Lines, names: tuple[str, ...], owners: Owners) -> np.ndarray:
     """Sets missing cells to 0 in place; returns which are observed."""
     observed = ~np.isnan(value)
     value[~observed] = 0.0
@@ -157,7 +122,7 @@ def _array_rows(
     observed = _clear_missing(value, names, owners)
     writer = ArrayWriter(array, observed, np.zeros(len(value), bool))
     step_times = _step_times(times, owners, array.shape[:-1])
-    return Rows(Columns(values=names), step_times, owners, value, observed, writer)
+    return Rows(Detection(Columns(values=names), step_times, owners), value, observed, writer)
 
 
 def _check_channels(names: tuple[str, ...], fitted: Columns) -> None:

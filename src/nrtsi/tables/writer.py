@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -14,7 +14,10 @@ from nrtsi.errors import InputError
 from nrtsi.tables.clock import Times
 from nrtsi.tables.detection import Columns, time_index
 
-__all__ = ["ArrayWriter", "FrameWriter", "Writer", "to_floats"]
+__all__ = ["ArrayWriter", "FrameWriter", "Lines", "Writer", "to_floats"]
+
+Lines: TypeAlias = Float[np.ndarray, "line dim"]
+"""Values of the lines of the user's table."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,6 @@ class FrameWriter:
     """True for lines that are not in the user's data; types without nulls hold placeholders."""
 
     @property
-    def source(self) -> Any:
-        """The frame in its own library."""
-        return self.frame.to_native()
-
-    @property
     def backend(self) -> Any:
         """The library of the frame, for narwhals."""
         return self.frame.implementation
@@ -43,7 +41,7 @@ class FrameWriter:
     def _names(self) -> tuple[str, ...]:
         return self.columns.values or ()
 
-    def write(self, values: Float[np.ndarray, "line dim"], extra: Mapping[str, np.ndarray]) -> Any:
+    def write(self, values: Lines, extra: Mapping[str, np.ndarray]) -> Any:
         """The frame with its missing cells replaced and the columns `extra` appended."""
         self.check_new_columns(list(extra))
         written, before = self._impute(self.frame, values).to_native(), self.frame.to_native()
@@ -51,9 +49,7 @@ class FrameWriter:
             written = written.cast(before.schema)
         return append_columns(written, extra) if extra else written
 
-    def stack(
-        self, values: Iterable[Float[np.ndarray, "line dim"]], name: str, labels: Sequence[float]
-    ) -> Any:
+    def stack(self, values: Iterable[Lines], name: str, labels: Sequence[float]) -> Any:
         """The frame once per label, concatenated, the label in a first column `name`."""
         self.check_new_columns([name])
         floats = self.frame.with_columns(
@@ -97,9 +93,7 @@ class FrameWriter:
             rows = nw.maybe_set_index(rows, index=_replace_times(index[lines], times, added))
         return FrameWriter(rows, self.columns, known, added)
 
-    def _impute(
-        self, frame: nw.DataFrame[Any], values: Float[np.ndarray, "line dim"]
-    ) -> nw.DataFrame[Any]:
+    def _impute(self, frame: nw.DataFrame[Any], values: Lines) -> nw.DataFrame[Any]:
         changed = []
         for dim, name in enumerate(self._names):
             lines = np.flatnonzero(~self.known[:, dim])
@@ -132,17 +126,13 @@ class ArrayWriter:
 
     backend = None
 
-    def write(
-        self, values: Float[np.ndarray, "line dim"], extra: Mapping[str, np.ndarray]
-    ) -> np.ndarray:
+    def write(self, values: Lines, extra: Mapping[str, np.ndarray]) -> np.ndarray:
         """The array with its missing cells replaced, in its own type; `extra` must be empty."""
         if extra:
             self.check_new_columns(list(extra))
         return self._impute(self.source, values)
 
-    def stack(
-        self, values: Iterable[Float[np.ndarray, "line dim"]], name: str, labels: Sequence[float]
-    ) -> np.ndarray:
+    def stack(self, values: Iterable[Lines], name: str, labels: Sequence[float]) -> np.ndarray:
         """The array once per label, along a new first axis."""
         floats = self.source.astype(
             self.source.dtype if self.source.dtype.kind == "f" else np.float64
@@ -178,7 +168,7 @@ class ArrayWriter:
         shape = (*self.source.shape[:-2], int(count[0]), self.source.shape[-1])
         return ArrayWriter(rows.reshape(shape), known, added)
 
-    def _impute(self, array: np.ndarray, values: Float[np.ndarray, "line dim"]) -> np.ndarray:
+    def _impute(self, array: np.ndarray, values: Lines) -> np.ndarray:
         if self.source.dtype.kind != "f" and np.isnan(values[self.added]).any():
             raise InputError(
                 f"the array must hold floats, because values at queried times stay missing, "

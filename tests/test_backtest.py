@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nrtsi import load
-from nrtsi.baselines import BASELINES
+from nrtsi.baselines import BASELINES, Mean
 from nrtsi.core.events import TrainStep
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.state import from_state, to_state
@@ -273,13 +273,16 @@ def test_the_seed_determines_the_hidden_cells():
 
 
 def test_a_failing_baseline_does_not_stop_the_others(monkeypatch):
-    def fail(self, series):
-        raise ValueError("no neighbours\nat all")
+    class Failing(Mean):
+        def fit_series(self, series):
+            raise ValueError("no neighbours\nat all")
 
-    monkeypatch.setattr(BASELINES["knn"], "fit_series", fail)
-    monkeypatch.setattr(
-        BASELINES["mean"], "impute_series", lambda self, s: np.full(s.value.shape, np.nan)
-    )
+    class Unknown(Mean):
+        def impute_series(self, series):
+            return np.full(series.value.shape, np.nan)
+
+    monkeypatch.setitem(BASELINES, "knn", Failing)
+    monkeypatch.setitem(BASELINES, "mean", Unknown)
     result = backtest_baselines(frame(), names=("knn", "mean", "linear"))
     assert list(result.methods) == ["linear"]
     assert result.failed == {

@@ -366,8 +366,8 @@ def test_cells_of_a_large_data_set_are_held_out_from_segments():
     assert np.unique(taken.rows).size == taken.rows.size
     assert (taken.truth.length <= 100).all()
     assert set(series.owner[taken.rows]) == {0, 1}
-    gone = series.observed & ~taken.remove_from(series).observed
-    np.testing.assert_array_equal(np.flatnonzero(gone), np.sort(taken.rows[taken.hidden[:, 0]]))
+    removed = series.observed & ~taken.remove_from(series).observed
+    np.testing.assert_array_equal(np.flatnonzero(removed), np.sort(taken.rows[taken.hidden[:, 0]]))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.3])

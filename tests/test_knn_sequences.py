@@ -1,4 +1,4 @@
-"""Laws of `KNNSequences`, with plain loops and scikit-learn as oracles."""
+"""`KNNSequences` agrees with plain loops and scikit-learn."""
 
 import numpy as np
 import pytest

@@ -57,7 +57,7 @@ def test_some_observed_cells_of_each_series_stay(seed, mask, missing, whole_rows
     assert hidden.shape == series.observed.shape
     assert not (hidden & ~series.observed).any()
     before, after = per_series(series.observed, series), per_series(hidden, series)
-    assert all(left == 0 or gone < left for left, gone in zip(before, after, strict=True))
+    assert all(some == 0 or lost < some for some, lost in zip(before, after, strict=True))
 
 
 @settings(max_examples=50)

@@ -1,4 +1,4 @@
-"""Laws of the metrics, with scikit-learn, scipy and plain loops as oracles."""
+"""Metrics agree with scikit-learn, scipy and plain loops."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_l2_by_hand():
     assert metrics.l2(truth, imputed, where) == (1 + 4 + 9) / 2
 
 
-def test_nothing_to_score_is_refused():
+def test_nothing_to_score_is_rejected():
     nothing = np.zeros((2, 2), dtype=bool)
     for score in (metrics.mse, metrics.mae, metrics.l2):
         with pytest.raises(InputError, match="where must be True in at least one cell"):
@@ -201,7 +201,7 @@ def test_each_series_has_its_own_best_draw():
 
 
 @pytest.mark.parametrize("name", ["min_l2", "avg_l2", "avg_over_min"])
-def test_no_selected_cell_and_no_draw_are_refused(name):
+def test_no_selected_cell_and_no_draw_are_rejected(name):
     truth, draws, where = example_of_draws(0)
     score = getattr(metrics, name)
     with pytest.raises(InputError, match="where must be True in at least one cell, got none"):
@@ -210,7 +210,7 @@ def test_no_selected_cell_and_no_draw_are_refused(name):
         score(truth, draws[:0], where)
 
 
-def test_a_ratio_to_perfect_draws_is_refused():
+def test_a_ratio_to_perfect_draws_is_rejected():
     truth, draws, where = example_of_draws(0)
     with pytest.raises(InputError, match="avg_l2 to min_l2 is undefined, got draws that equal"):
         metrics.avg_over_min(truth, np.stack([truth, draws[0]]), where)

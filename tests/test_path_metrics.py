@@ -1,4 +1,4 @@
-"""Laws of the path metrics, plain loops as their oracle, and the paper's billiards."""
+"""Path metrics agree with plain loops and with the paper's billiards."""
 
 import itertools
 import math
@@ -182,10 +182,10 @@ def test_steps_by_hand():
 
 def test_sinuosity_by_hand():
     assert metrics.sinuosity(WAVE, WAVE) == 1
-    # Turns of this truth at steps 1 and 4 only: the wave goes 3 between points 1 apart.
+    # The truth turns at steps 1 and 4 only; between them the wave covers 3 for a distance of 1.
     truth = np.array([[[0.0, 0], [1, 0], [1, 1], [1, 2], [1, 3], [4, 3]]])
     assert metrics.sinuosity(WAVE, truth) == 3
-    # Out and back to where it was, between the turns of the truth.
+    # Between the turns of the truth, the path returns to its start.
     path = np.array([[[0.0, 0], [0, 0], [5, 0], [5, 0], [0, 0], [7, 0]]])
     assert metrics.sinuosity(path, truth) == math.inf
 
@@ -235,7 +235,7 @@ EACH = {
 
 
 @pytest.mark.parametrize("score", EACH.values(), ids=EACH)
-def test_invalid_paths_are_refused(score):
+def test_invalid_paths_are_rejected(score):
     with pytest.raises(InputError, match="an x and a y channel for each player, got 3"):
         score(np.zeros((2, 5, 3)))
     with pytest.raises(InputError, match="an x and a y channel for each player, got 0"):
@@ -250,7 +250,7 @@ def test_invalid_paths_are_refused(score):
         score(gaps)
 
 
-def test_a_truth_without_turns_is_refused():
+def test_a_truth_without_turns_is_rejected():
     line = np.stack([np.arange(6.0), np.zeros(6)], axis=-1)[None]
     with pytest.raises(InputError, match="more than 10 degrees twice in a path, got no such"):
         metrics.sinuosity(WAVE, line)
@@ -260,7 +260,7 @@ def test_a_truth_without_turns_is_refused():
         metrics.reflection_to_wall(WAVE, line, 3.0)
 
 
-def test_a_path_that_never_moves_is_refused():
+def test_a_path_that_never_moves_is_rejected():
     with pytest.raises(
         InputError, match="must move between the turns of the truth, got no movement"
     ):
@@ -268,6 +268,6 @@ def test_a_path_that_never_moves_is_refused():
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, float("nan")])
-def test_a_half_width_that_is_not_positive_is_refused(width):
+def test_a_half_width_that_is_not_positive_is_rejected(width):
     with pytest.raises(InputError, match=f"half_width must be positive, got {width}"):
         metrics.reflection_to_wall(WAVE, WAVE, width)

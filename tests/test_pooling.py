@@ -1,4 +1,4 @@
-"""Laws of pooling, Rubin's rules by the book, and what the interval promises."""
+"""Pooling follows Rubin's rules, and its intervals have the promised coverage."""
 
 import subprocess
 import sys
@@ -373,7 +373,7 @@ Named = namedtuple("Named", "statistic pvalue")
         (pl.DataFrame({"a": [1.0]}), "a DataFrame"),
     ],
 )
-def test_a_result_that_is_not_numeric_is_refused(result, found):
+def test_a_result_that_is_not_numeric_is_rejected(result, found):
     with pytest.raises(InputError, match=f"statistic must return a number, .* got {found}"):
         pool(lambda one: result, [0, 1])
 
@@ -394,7 +394,7 @@ def test_a_result_that_is_not_numeric_is_refused(result, found):
         (1, (1, 2), r"a pair \(estimate, variance\) for every draw or for none, got both"),
     ],
 )
-def test_different_entries_between_draws_are_refused(first, second, message):
+def test_different_entries_between_draws_are_rejected(first, second, message):
     with pytest.raises(InputError, match=f"statistic must return .*{message}"):
         pool(itself, [first, second])
 
@@ -406,19 +406,19 @@ def test_different_entries_between_draws_are_refused(first, second, message):
         ((1, -2), r"must not be negative, got -2; return an array or a dict"),
     ],
 )
-def test_an_invalid_variance_is_refused(pair, message):
+def test_an_invalid_variance_is_rejected(pair, message):
     with pytest.raises(InputError, match=rf"variance of a pair \(estimate, variance\).*{message}"):
         pool(itself, [pair, pair])
 
 
 @pytest.mark.parametrize("draws", [[], [1.0], np.ones((1, 4)), pd.DataFrame({"draw": [0, 0]})])
-def test_a_single_draw_is_refused(draws):
+def test_a_single_draw_is_rejected(draws):
     with pytest.raises(InputError, match=r"draws must be at least 2 .* got [01]; draw more, as"):
         pool(lambda one: 1.0, draws)
 
 
 @pytest.mark.parametrize("draws", [{"a": 1}, "draws.csv", 3, np.array(3.0)])
-def test_other_types_of_draws_are_refused(draws):
+def test_other_types_of_draws_are_rejected(draws):
     with pytest.raises(InputError, match=r"draws must be the result of sample, .*; convert it"):
         pool(itself, draws)
 
@@ -431,18 +431,18 @@ def test_other_types_of_draws_are_refused(draws):
     ],
 )
 @MAKERS
-def test_a_table_without_labels_is_refused(make, table, message):
+def test_a_table_without_labels_is_rejected(make, table, message):
     with pytest.raises(InputError, match=message):
         pool(itself, make(table))
 
 
-def test_labels_of_several_types_are_refused():
+def test_labels_of_several_types_are_rejected():
     table = pd.DataFrame({"draw": pd.Series([0, "a"], dtype=object), "x": [1.0, 2.0]})
     with pytest.raises(InputError, match=r"labels of one type, got int and str; convert it"):
         pool(itself, table)
 
 
-def test_a_lazy_table_is_refused():
+def test_a_lazy_table_is_rejected():
     with pytest.raises(InputError, match="collect it first"):
         pool(itself, pl.LazyFrame(DATA))
 
@@ -457,7 +457,7 @@ def test_a_lazy_table_is_refused():
         ({"complete_df": 9}, r"complete_df must come with sampling variances, got none; return a"),
     ],
 )
-def test_invalid_settings_are_refused(change, message):
+def test_invalid_settings_are_rejected(change, message):
     with pytest.raises(InputError, match=message):
         pool(**({"statistic": itself, "draws": [1.0, 2.0]} | change))
 

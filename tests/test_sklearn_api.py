@@ -123,7 +123,7 @@ def test_an_array_can_be_a_parameter():
     assert repr(Ours(names=np.array([1, 2]))) == "Ours(names=array([1, 2]))"
 
 
-def test_an_unknown_parameter_is_refused_and_nothing_is_set():
+def test_an_unknown_parameter_is_rejected_and_nothing_is_set():
     ours = Ours()
     with pytest.raises(
         InputError,

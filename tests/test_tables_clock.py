@@ -319,7 +319,7 @@ def test_offsets_are_applied():
         (("1/1/2024", "2/2/2024"), [(2024, 1, 1), (2024, 2, 2)]),
     ],
 )
-def test_slash_dates_are_read_where_only_one_order_fits(texts, moments):
+def test_slash_dates_are_read_if_only_one_order_fits(texts, moments):
     assert parsed(*texts) == seconds(*(dt.datetime(*moment) for moment in moments))
 
 

@@ -85,7 +85,7 @@ def write(folder, name, text):
     return path
 
 
-# Laws
+# Properties
 
 
 @settings(max_examples=50, deadline=None)
@@ -279,8 +279,8 @@ def test_an_unreadable_file_is_rejected_in_one_line(tmp_path, name, content, mes
 
 
 def test_an_absent_file_and_a_folder_are_rejected(tmp_path):
-    with pytest.raises(InputError, match=r"gone\.csv does not exist; check the name"):
-        read_table(tmp_path / "gone.csv")
+    with pytest.raises(InputError, match=r"absent\.csv does not exist; check the name"):
+        read_table(tmp_path / "absent.csv")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InputError, match=r"folder\.csv must be a file, got a folder"):
         read_table(tmp_path / "folder.csv")
@@ -346,7 +346,7 @@ def test_a_cell_that_stays_missing_keeps_its_marker(tmp_path):
     assert (tmp_path / "b.csv").read_text() == "x,y\nNA,1\n2,?\n"
 
 
-def test_new_cells_are_written_with_a_comma_where_the_file_has_commas(tmp_path):
+def test_new_cells_have_decimal_commas_if_the_file_has_them(tmp_path):
     text = "x;y;z\n9,50;1.5;1\n;;\n"
     table = read_table(write(tmp_path, "a.csv", text))
     new = pa.table({"x": [9.5, 1 / 3], "y": [1.5, 2 / 3], "z": [1, 2]})

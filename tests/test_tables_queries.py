@@ -62,7 +62,7 @@ def numbered(panel):
     )
 
 
-def test_query_rows_come_back_by_series_and_in_the_asked_order(long):
+def test_queried_rows_are_returned_by_series_in_the_queried_order(long):
     panel = read(long).query([after(1), after(0)])
     filled = panel.write(numbered(panel))
     assert type(filled) is type(long)
@@ -157,8 +157,8 @@ def test_a_query_of_a_datetime_index_returns_a_datetime_index():
 def test_naive_times_are_taken_in_the_zone_of_the_data():
     stamps = pa.array([after(h, dt.UTC) for h in range(3)], pa.timestamp("us", "Europe/Berlin"))
     panel = read(pa.table({"time": stamps, "x": [1.0, None, 3.0]}))
-    answer = panel.query("2024-03-31 01:00")
-    assert answer.write(np.full(answer.series.value.shape, 9.0))["x"].to_pylist() == [1.0]
+    query = panel.query("2024-03-31 01:00")
+    assert query.write(np.full(query.series.value.shape, 9.0))["x"].to_pylist() == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_text_times_are_written_in_the_format_of_the_column(data, queried, expec
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_whole_number_times_become_floats_only_where_they_must(library):
+def test_integer_times_become_floats_only_if_necessary(library):
     native = as_library(pa.table({"time": [0, 2, 4], "x": [1.0, None, 3.0]}), library)
     panel = read(native)
     on = panel.query([1, 2.0])
@@ -190,7 +190,7 @@ def test_whole_number_times_become_floats_only_where_they_must(library):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_dates_become_datetimes_only_where_they_must(library):
+def test_dates_become_datetimes_only_if_necessary(library):
     days = [dt.date(2024, 1, 1), dt.date(2024, 1, 3)]
     panel = read(as_library(pa.table({"date": days, "x": [1.0, 2.0]}), library))
     on = panel.query([dt.date(2024, 1, 2)])
@@ -282,8 +282,8 @@ def test_zones_that_are_an_offset_are_read():
 
 def test_a_grid_runs_from_the_first_to_the_last_row_of_each_series(long):
     panel = read(long)
-    answer = panel.query(every="30min")
-    rows = rows_of(answer.write(numbered(answer)))
+    query = panel.query(every="30min")
+    rows = rows_of(query.write(numbered(query)))
     assert [(row["station"], row["time"]) for row in rows] == [
         *(("b", after(i / 2)) for i in range(5)), *(("a", after(i / 2)) for i in range(3)),
     ]  # fmt: skip
@@ -298,8 +298,8 @@ def test_a_grid_runs_from_the_first_to_the_last_row_of_each_series(long):
 def test_a_grid_of_numbers_is_regular_and_covers_the_series(times, step, parts):
     panel = read(pl.DataFrame({"time": times, "x": [1.0] * len(times)}))
     every = step / parts
-    answer = panel.query(every=every)
-    ticks = answer.times.take(answer.query_rows).ticks
+    query = panel.query(every=every)
+    ticks = query.times.take(query.query_rows).ticks
     count = int((max(times) - min(times)) // every) + 1
     np.testing.assert_allclose(ticks, min(times) + every * np.arange(count))
 
@@ -307,8 +307,8 @@ def test_a_grid_of_numbers_is_regular_and_covers_the_series(times, step, parts):
 def test_a_grid_may_be_finer_than_the_precision_of_the_times():
     stamps = pa.array([0, 1], pa.timestamp("s"))
     panel = read(pa.table({"time": stamps, "x": [1.0, 2.0]}))
-    answer = panel.query(every="250ms")
-    times = answer.write(np.zeros((5, 1)))["time"]
+    query = panel.query(every="250ms")
+    times = query.write(np.zeros((5, 1)))["time"]
     assert times.type == pa.timestamp("ms")
     assert times.cast(pa.int64()).to_pylist() == [0, 250, 500, 750, 1000]
 

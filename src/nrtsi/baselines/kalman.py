@@ -17,8 +17,7 @@ from nrtsi.core.series import SeriesSet, Values
 
 __all__ = ["Kalman", "best_observed_slots"]
 
-GRID_TOLERANCE = 0.05
-"""Distance from the grid, in units, that is ignored."""
+GRID_TOLERANCE = 0.05  # distance from the grid, in units, that is ignored
 
 
 class Kalman(Linear):
@@ -38,23 +37,12 @@ class Kalman(Linear):
     Needs statsmodels: `pip install 'nrtsi[kalman]'`.
     """
 
-    fit_slots: ClassVar[int] = 2_000
-    """Slots that the variances of a channel are fitted on."""
-
-    min_cells: ClassVar[int] = 10
-    """Observed cells that are needed to fit them."""
-
-    chunk: ClassVar[int] = 20_000
-    """Slots that are smoothed at a time; bounds the memory."""
-
-    context: ClassVar[int] = 2_000
-    """Slots that a chunk reads on each side."""
-
-    max_gap: ClassVar[int] = 1_000
-    """Slots of the longest gap that is smoothed; less than the context."""
-
-    slots_per_row: ClassVar[int] = 4
-    """Slots of the grid for each row, at most."""
+    fit_slots: ClassVar[int] = 2_000  # slots that the variances of a channel are fitted on
+    min_cells: ClassVar[int] = 10  # observed cells that are needed to fit them
+    chunk: ClassVar[int] = 20_000  # slots that are smoothed at a time; bounds the memory
+    context: ClassVar[int] = 2_000  # slots that a chunk reads on each side
+    max_gap: ClassVar[int] = 1_000  # slots of the longest smoothed gap; below the context
+    slots_per_row: ClassVar[int] = 4  # slots of the grid for each row, at most
 
     def fit_series(self, series: SeriesSet) -> None:
         """Fits the variances of each channel.
@@ -168,11 +156,8 @@ class Kalman(Linear):
 class _Axis:
     """Concatenated series on evenly spaced slots."""
 
-    slot: Int[np.ndarray, " row"]
-    """The slot of each row."""
-
-    last: Bool[np.ndarray, " slot"]
-    """True in the last slot of each series."""
+    slot: Int[np.ndarray, " row"]  # the slot of each row
+    last: Bool[np.ndarray, " slot"]  # True in the last slot of each series
 
     @classmethod
     def of(cls, series: SeriesSet, *, grid: bool) -> "_Axis":

@@ -13,9 +13,7 @@ from nrtsi.core.series import SeriesSet
 
 __all__ = ["KNNSequences"]
 
-MIN_DISTANCE = 1e-6
-"""Distance, in standard deviations, below which two series are equal up to rounding."""
-
+MIN_DISTANCE = 1e-6  # standard deviations below which two series are equal
 Times: TypeAlias = Float[np.ndarray, " step"]
 Values: TypeAlias = Float[np.ndarray, "series step dim"]
 Observed: TypeAlias = Bool[np.ndarray, "series step dim"]
@@ -30,11 +28,8 @@ class KNNSequences(Imputer):
     that observe the channel. Cells that no neighbour covers get the mean of the channel.
     """
 
-    neighbours: ClassVar[int] = 5
-    """Number of training series that are averaged."""
-
-    max_cells: ClassVar[int] = 2_000_000
-    """Size of the largest temporary array; bounds the memory."""
+    neighbours: ClassVar[int] = 5  # number of training series that are averaged
+    max_cells: ClassVar[int] = 2_000_000  # size of the largest temporary array; bounds the memory
 
     def fit_series(self, series: SeriesSet) -> None:
         """Stores the scaled series."""
@@ -108,12 +103,9 @@ class _Library:
     """Training series that can be interpolated at any time."""
 
     series: SeriesSet
-    shifted: Float[np.ndarray, " row"]
-    """Times, shifted so that the series follow each other and one search covers all."""
-
-    first: float
-    last: float
-    """The first and the last time of all series."""
+    shifted: Float[np.ndarray, " row"]  # times, shifted so that one search covers all
+    first: float  # first time of all series
+    last: float  # last time of all series
 
     @classmethod
     def of(cls, series: SeriesSet) -> "_Library":

@@ -13,20 +13,12 @@ from nrtsi.errors import InputError
 
 __all__ = ["START", "LocalLevelModel", "fit_local_level", "require_statsmodels"]
 
-HARMONICS = (1, 2)
-"""Waves in a period."""
-
-LOWER = (1e-6, 1e-8, 1e-10)
-UPPER = (10.0, 10.0, 1.0)
-START = (0.1, 0.1, 0.001)
-"""Bounds and initial values of the variances (noise, level, season) for scaled data."""
-
-LEVEL_PRIOR = 1e4
-SEASON_PRIOR = 1.0
-"""Prior variances of the initial level, which is unknown, and of the season."""
-
-ITERATIONS = 30
-"""Iterations of the optimiser, at most; a baseline need not converge."""
+HARMONICS = (1, 2)  # waves in a period
+# Bounds and initial values of the variances of scaled data: noise, level, season.
+LOWER, UPPER, START = (1e-6, 1e-8, 1e-10), (10.0, 10.0, 1.0), (0.1, 0.1, 0.001)
+LEVEL_PRIOR = 1e4  # prior variance of the initial level, which is unknown
+SEASON_PRIOR = 1.0  # prior variance of the initial season
+ITERATIONS = 30  # iterations of the optimiser, at most; a baseline need not converge
 
 Slots: TypeAlias = Float[np.ndarray, " slot"]
 Last: TypeAlias = Bool[np.ndarray, " slot"]
@@ -40,13 +32,10 @@ class LocalLevelModel:
     once: the series are concatenated, and the state is reset after the last slot of each.
     """
 
-    noise: float
-    level: float
-    season: float
-    """Variances of the noise and of the increments of level and season."""
-
-    period: float | None
-    """Slots in a period; None without a season."""
+    noise: float  # variance of the noise
+    level: float  # variance of the increments of the level
+    season: float  # variance of the increments of the season
+    period: float | None  # slots in a period; None without a season
 
     def smooth(self, value: Slots, last: Last) -> Slots:
         """Smoothed mean of level plus season in every slot.

@@ -13,15 +13,9 @@ from nrtsi.errors import InputError
 
 __all__ = ["Seasonal"]
 
-DAY = 86_400e9
-"""Nanoseconds in a day."""
-
-MAX_SLOTS = 96
-"""Slots in a day, at most: quarters of an hour."""
-
-ITERATIONS = 10
-"""Alternating updates of series means and profile; more change nothing visible."""
-
+DAY = 86_400e9  # nanoseconds in a day
+MAX_SLOTS = 96  # slots in a day, at most: quarters of an hour
+ITERATIONS = 10  # alternating updates of series means and profile; more change nothing visible
 Values: TypeAlias = Float[np.ndarray, " known"]
 Groups: TypeAlias = Int[np.ndarray, " known"]
 

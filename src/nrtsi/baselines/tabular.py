@@ -12,8 +12,7 @@ from nrtsi.core.series import SeriesSet, Values
 
 __all__ = ["KNN", "MICE"]
 
-CHUNK = 5_000
-"""Rows that are imputed at a time; bounds the memory."""
+CHUNK = 5_000  # rows that are imputed at a time; bounds the memory
 
 
 class Tabular(Imputer):
@@ -22,8 +21,7 @@ class Tabular(Imputer):
     Time is a column so that a row without observations has an input.
     """
 
-    max_rows: ClassVar[int]
-    """Rows to fit on; more rows are subsampled evenly."""
+    max_rows: ClassVar[int]  # rows to fit on; more rows are subsampled evenly
 
     def fit_series(self, series: SeriesSet) -> None:
         """Fits scikit-learn's imputer on rows with an observed cell."""

@@ -13,12 +13,8 @@ from nrtsi.errors import InputError
 
 __all__ = ["Bounds"]
 
-SOFTNESS = 0.002
-"""Default softness, as a share of the spread of a channel."""
-
-MIN_WIDTHS = 20
-"""Softnesses between two bounds, at least, so that values in the middle do not change."""
-
+SOFTNESS = 0.002  # default softness, as a share of the spread of a channel
+MIN_WIDTHS = 20  # softnesses between two bounds, at least: values in the middle do not change
 Values = Float[np.ndarray, "*any dim"]
 
 
@@ -31,14 +27,9 @@ class Bounds:
     the bound by s·log(1 + exp(−d)).
     """
 
-    lower: Float[np.ndarray, " dim"]
-    """Minimum; −inf without one."""
-
-    upper: Float[np.ndarray, " dim"]
-    """Maximum; inf without one."""
-
-    softness: Float[np.ndarray, " dim"]
-    """Distance from a bound, in the units of the channel, within which values change."""
+    lower: Float[np.ndarray, " dim"]  # minimum; −inf without one
+    upper: Float[np.ndarray, " dim"]  # maximum; inf without one
+    softness: Float[np.ndarray, " dim"]  # distance from a bound within which values change
 
     @classmethod
     def of(

@@ -11,31 +11,21 @@ __all__ = ["Event", "ImputeStep", "Listener", "TrainStep"]
 class TrainStep:
     """The optimizer made a step."""
 
-    level: int | None
-    """Level being trained; None if one network serves all levels."""
-
-    step: int
-    """Steps made so far, over all levels; 0 while the dynamics model is trained."""
-
-    loss: float
-    """Loss of the batch; while the dynamics model is trained, the loss of that model."""
-
+    level: int | None  # level being trained; None if one network serves all levels
+    step: int  # steps made so far, of all levels; 0 while the dynamics model is trained
+    loss: float  # loss of the batch; while the dynamics model is trained, the loss of that model
     valid_loss: float | None
     """Loss on the validation part; None if it was not measured at this step."""
 
-    fraction: float
-    """Share of the budget that is used."""
+    fraction: float  # share of the budget that is used
 
 
 @dataclass(frozen=True)
 class ImputeStep:
     """A pass of the plan is complete."""
 
-    level: int
-    """Coarsest level of the pass."""
-
-    fraction: float
-    """Share of the missing rows that are imputed."""
+    level: int  # coarsest level of the pass
+    fraction: float  # share of the missing rows that are imputed
 
 
 Event: TypeAlias = TrainStep | ImputeStep

@@ -11,11 +11,9 @@ from nrtsi.core.state import digest
 
 __all__ = ["SeriesFingerprints", "fingerprint", "overlap", "series_digest"]
 
-KEPT = 8192
-"""Hashes of a fingerprint, at most."""
+KEPT = 8192  # hashes of a fingerprint, at most
 
-SERIES_CELLS, MIN_FOUND = 8, 2
-"""Cells that are stored of a series, and how many of them must match."""
+SERIES_CELLS, MIN_FOUND = 8, 2  # cells stored of a series; how many must match
 
 # Added before bits are mixed, because the mix of zero is zero.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -10,8 +10,7 @@ from nrtsi.core.series import Flags, SeriesSet, Values
 
 __all__ = ["GAP_BINS", "Gaps", "gap_bin", "gap_bin_range"]
 
-GAP_BINS = 24
-"""Number of bins of gap lengths, which are powers of two; the last has no upper limit."""
+GAP_BINS = 24  # bins of gap lengths, by powers of two; the last has no upper limit
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,8 @@ class Gaps:
     """Time from the observation before to the one after; at an end of a series, from the
     observation to the end. Infinite without observations; 0 for an observed cell."""
 
-    open: Flags
-    """True if the gap is at an end of its series."""
-
-    number: Int[np.ndarray, "row dim"]
-    """Number of the gap; -1 for an observed cell."""
+    open: Flags  # True if the gap is at an end of its series
+    number: Int[np.ndarray, "row dim"]  # number of the gap; -1 for an observed cell
 
     @classmethod
     def of(cls, series: SeriesSet) -> "Gaps":

@@ -17,8 +17,7 @@ class Known:
     observed: Flags
     start: Int[np.ndarray, " bound"]
 
-    cells: tuple[Int[np.ndarray, " _"], ...]
-    """Rows of the known cells of each channel, between -1 and the number of rows."""
+    cells: tuple[Int[np.ndarray, " _"], ...]  # known rows of each channel, with sentinels
 
     @classmethod
     def of(cls, observed: Flags, start: Int[np.ndarray, " bound"]) -> "Known":

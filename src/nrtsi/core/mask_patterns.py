@@ -14,8 +14,7 @@ from nrtsi.errors import InputError
 
 __all__ = ["GapTemplates", "Rate", "blocks", "empirical", "points"]
 
-Rate = float | Float[np.ndarray, " series"]
-"""Share of the observed cells to hide, one for all series or one for each."""
+Rate = float | Float[np.ndarray, " series"]  # share to hide, common or by series
 
 
 def points(series: SeriesSet, rng: np.random.Generator, *, rate: Rate, whole_rows: bool) -> Flags:
@@ -65,17 +64,10 @@ class GapTemplates:
     """The gaps of a data set, prepared for repeated imitation."""
 
     donors: SeriesSet
-    row: Int[np.ndarray, " gap"]
-    """Rows with a missing cell."""
-
-    first: Int[np.ndarray, " gap"]
-    """First row of the series that contains the row."""
-
-    size: Int[np.ndarray, " gap"]
-    """Number of rows of that series."""
-
-    step: Int[np.ndarray, " gap"]
-    """Rows since the previous row with a missing cell; a series is circular."""
+    row: Int[np.ndarray, " gap"]  # rows with a missing cell
+    first: Int[np.ndarray, " gap"]  # first row of the series that contains the row
+    size: Int[np.ndarray, " gap"]  # number of rows of that series
+    step: Int[np.ndarray, " gap"]  # rows since the previous such row; circular
 
     @classmethod
     def of(cls, donors: SeriesSet) -> "GapTemplates":
@@ -145,8 +137,7 @@ class _Runs:
     owner: Int[np.ndarray, " run"]
     begin: Int[np.ndarray, " run"]
     end: Int[np.ndarray, " run"]
-    channels: Bool[np.ndarray, "run channel"]
-    """The channels that the run covers."""
+    channels: Bool[np.ndarray, "run channel"]  # the channels that the run covers
 
     @classmethod
     def draw(

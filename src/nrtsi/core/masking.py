@@ -15,26 +15,13 @@ from nrtsi.errors import InputError
 
 __all__ = ["Mask", "Masking", "Kind", "blocks", "empirical", "points", "rows_fail_together"]
 
-Kind = Literal["empirical", "points", "blocks"]
-"""A pattern of missing cells."""
-
-Mask = Literal["auto", "empirical", "points", "blocks"]
-"""What a caller may request; "auto" depends on how many cells are missing."""
-
-MIN_MISSING = 0.02
-"""Share of missing cells below which "auto" does not imitate the gaps of the data."""
-
-RATES = (0.05, 0.95)
-"""Default range of the share of cells that points and blocks hide."""
-
-PIECES = 16
-"""Number of pieces into which scoring cuts a long series, about."""
-
-MIN_PIECE_ROWS = 64
-"""Rows of a piece, at least, so that the longest gaps fit."""
-
-ROUNDS = 30
-"""Copies of the gaps of the data that scoring overlays, at most."""
+Kind = Literal["empirical", "points", "blocks"]  # a pattern of missing cells
+Mask = Literal["auto", "empirical", "points", "blocks"]  # what a caller may request
+MIN_MISSING = 0.02  # share of missing cells from which "auto" imitates the gaps of the data
+RATES = (0.05, 0.95)  # default range of the share of cells that points and blocks hide
+PIECES = 16  # number of pieces into which scoring cuts a long series, about
+MIN_PIECE_ROWS = 64  # rows of a piece, at least, so that the longest gaps fit
+ROUNDS = 30  # copies of the gaps of the data that scoring overlays, at most
 
 
 def rows_fail_together(series: SeriesSet) -> bool:
@@ -47,23 +34,12 @@ class Masking:
     """The patterns in which the cells of a data set are hidden."""
 
     kinds: tuple[Kind, ...]
-    weights: tuple[float, ...]
-    """Probability of each kind."""
-
-    whole_rows: bool
-    """Hide all channels of a row together."""
-
-    donors: SeriesSet
-    """The data whose gaps are imitated."""
-
-    rates: tuple[float, float] = RATES
-    """Range of the share of cells that points and blocks hide; it is drawn for each series."""
-
-    scoring: bool = False
-    """Hide about the share `rates[0]` of all cells, and never a whole channel of a series."""
-
-    day: float | None = None
-    """Length of a day in units, to keep the time of day of gaps."""
+    weights: tuple[float, ...]  # probability of each kind
+    whole_rows: bool  # hide all channels of a row together
+    donors: SeriesSet  # the data whose gaps are imitated
+    rates: tuple[float, float] = RATES  # range of the share that points and blocks hide
+    scoring: bool = False  # hide the share `rates[0]`, and never a whole channel of a series
+    day: float | None = None  # length of a day in units, to keep the time of day of gaps
 
     @classmethod
     def choose(

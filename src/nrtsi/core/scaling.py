@@ -9,19 +9,15 @@ from nrtsi.core.series import SeriesSet
 
 __all__ = ["Scaler"]
 
-ROUNDING = 8 * np.finfo(np.float64).eps
-"""Spread, relative to the mean, below which a channel counts as constant."""
+ROUNDING = 8 * np.finfo(np.float64).eps  # relative spread of a constant channel, at most
 
 
 @dataclass(frozen=True)
 class Scaler:
     """An offset and a spread for each channel; a scaled value is `(value - offset) / spread`."""
 
-    offset: Float[np.ndarray, " dim"]
-    """Mean of the observed cells; 0 without observed cells."""
-
-    spread: Float[np.ndarray, " dim"]
-    """Standard deviation of the observed cells; 1 for a constant channel."""
+    offset: Float[np.ndarray, " dim"]  # mean of the observed cells; 0 without observed cells
+    spread: Float[np.ndarray, " dim"]  # standard deviation; 1 for a constant channel
 
     @classmethod
     def fit(cls, series: SeriesSet) -> "Scaler":

@@ -12,14 +12,9 @@ from nrtsi.errors import InputError
 
 __all__ = ["GRID_TOLERANCE", "Flags", "SeriesSet", "Values"]
 
-Values: TypeAlias = Float[np.ndarray, "row dim"]
-"""A number for each cell of some series."""
-
-Flags: TypeAlias = Bool[np.ndarray, "row dim"]
-"""True or False for each cell of some series."""
-
-GRID_TOLERANCE = 1e-3
-"""Distance from a grid of one unit, in units, that is ignored; times may have been rounded."""
+Values: TypeAlias = Float[np.ndarray, "row dim"]  # a number for each cell of some series
+Flags: TypeAlias = Bool[np.ndarray, "row dim"]  # True or False for each cell of some series
+GRID_TOLERANCE = 1e-3  # distance from a grid of one unit that is ignored: times may be rounded
 
 
 @dataclass(frozen=True)
@@ -32,17 +27,10 @@ class SeriesSet:
     time: Float[np.ndarray, " row"]
     """Time of each row, in units; strictly ascending inside a series."""
 
-    value: Values
-    """Values; 0 in missing cells, so that no NaN enters the arithmetic."""
-
-    observed: Flags
-    """True in cells whose value is known: data, or imputed earlier."""
-
-    start: Int[np.ndarray, " bound"]
-    """First row of each series, followed by the number of rows."""
-
-    keys: Sequence[str] = field(default=())
-    """Names of the series; the random draws of a series depend on its name only."""
+    value: Values  # values; 0 in missing cells, so that no NaN enters the arithmetic
+    observed: Flags  # True in cells whose value is known: data, or imputed earlier
+    start: Int[np.ndarray, " bound"]  # first row of each series, followed by the number of rows
+    keys: Sequence[str] = field(default=())  # names, on which the draws depend
 
     def __post_init__(self) -> None:
         if self.start.size == 0 or self.start[0] != 0 or self.start[-1] != self.time.size:

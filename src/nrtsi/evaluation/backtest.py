@@ -39,41 +39,29 @@ log = logging.getLogger(__name__)
 UNITS = "standard deviations of each channel"
 COLUMNS = ("channel", "gap_from", "gap_to", "method", "n", "mse", "mae")
 
+# Exceptions that a back-test reports while the other methods are still scored.
 BASELINE_FAILURES = (NrtsiError, ValueError, ArithmeticError, MemoryError)
-"""Exceptions of a baseline that a back-test reports; the other methods are still scored."""
-
-MODEL_FAILURES = (TrainingError, ArithmeticError)
-"""Exceptions of nrtsi that a back-test reports; an invalid setting is still raised."""
+MODEL_FAILURES = (TrainingError, ArithmeticError)  # an invalid setting is still raised
 
 DEFAULT = EvaluationConfig()
 
 
 @dataclass(frozen=True)
 class ChannelScore:
-    """Errors of one method in one channel, in the units of the channel."""
+    """Mean squared and mean absolute error in one channel, in the units of the channel."""
 
-    mse: float
-    """Mean squared error over the held-out cells of the channel."""
-
-    mae: float
-    """Mean absolute error over the held-out cells of the channel."""
+    mse: float  # mean squared error
+    mae: float  # mean absolute error
 
 
 @dataclass(frozen=True)
 class MethodScore:
     """Errors of one method over all held-out cells, in standard deviations of each channel."""
 
-    mse: float
-    """Mean squared error."""
-
-    mae: float
-    """Mean absolute error."""
-
-    seconds: float
-    """Run time of imputation, and of fitting if the method was fitted in the back-test."""
-
-    channels: dict[str, ChannelScore]
-    """Errors by channel; only channels with held-out cells."""
+    mse: float  # mean squared error
+    mae: float  # mean absolute error
+    seconds: float  # run time of imputation, and of fitting in the back-test if any
+    channels: dict[str, ChannelScore]  # errors by channel; only channels with held-out cells
 
 
 @dataclass(frozen=True)
@@ -81,32 +69,17 @@ class Backtest:
     """Predictions of several methods at held-out cells, and their errors."""
 
     holdout: HoldOut
-    predictions: dict[str, CellValues]
-    """Values of each successful method at the held-out cells, in row-major order."""
-
-    std: Values | None
-    """Standard deviations that nrtsi predicts; None if it did not run."""
-
-    seconds: dict[str, float]
-    """Run time of each method."""
-
-    failed: dict[str, str]
-    """Reason why a method failed."""
-
-    names: tuple[str, ...]
-    """Names of the channels."""
-
+    predictions: dict[str, CellValues]  # values of each successful method at the held-out cells
+    std: Values | None  # standard deviations that nrtsi predicts; None if it did not run
+    seconds: dict[str, float]  # run time of each method
+    failed: dict[str, str]  # reason why a method failed
+    names: tuple[str, ...]  # names of the channels
     clock: Clock
-    cells: int
-    """Number of observed cells in the data set."""
-
+    cells: int  # number of observed cells in the data set
     bounds: Bounds | None = None
     config: EvaluationConfig = DEFAULT
-    backend: Any = None
-    """Data frame library of the caller."""
-
-    remarks: tuple[str, ...] = ()
-    """Sentences on the detected columns."""
+    backend: Any = None  # data frame library of the caller
+    remarks: tuple[str, ...] = ()  # sentences on the detected columns
 
     @property
     def hidden(self) -> int:

@@ -15,17 +15,11 @@ __all__ = ["GRID", "MAX_SCORE", "Calibration", "coverage"]
 
 NORMAL = NormalDist()
 
-GRID = np.linspace(-3.5, 3.5, 71)
-"""Standard normal values at which quantiles of the errors are stored."""
-
+GRID = np.linspace(-3.5, 3.5, 71)  # standard normal values of the stored quantiles
 PROBABILITY = np.array([NORMAL.cdf(value) for value in GRID])
 
-MAX_SCORE = 1e6
-"""Score that stands for an infinite error: the truth lies on a bound."""
-
-DIGITS = 5
-"""Decimals of a stored quantile."""
-
+MAX_SCORE = 1e6  # score that stands for an infinite error: the truth lies on a bound
+DIGITS = 5  # decimals of a stored quantile
 DEFAULT = CalibrationConfig()
 
 
@@ -36,12 +30,8 @@ class Calibration:
     A score is an error divided by its predicted standard deviation.
     """
 
-    table: Float[np.ndarray, "dim gap_bin grid"]
-    """The score at each standard normal value of `GRID`; ascending."""
-
-    cells: Int[np.ndarray, "dim gap_bin"]
-    """Number of held-out cells."""
-
+    table: Float[np.ndarray, "dim gap_bin grid"]  # score at each value of `GRID`; ascending
+    cells: Int[np.ndarray, "dim gap_bin"]  # number of held-out cells
     error_correlation: ErrorCorrelation
 
     @classmethod
@@ -171,9 +161,7 @@ class _ScorePool:
     """Estimates quantiles of a gap bin from the scores of as many adjacent bins as needed."""
 
     scores: CalibrationScores
-    size: Float[np.ndarray, "dim gap_bin"]
-    """Mean absolute score; scores of different bins are compared in units of it."""
-
+    size: Float[np.ndarray, "dim gap_bin"]  # mean absolute score, the unit of comparison
     config: CalibrationConfig
 
     def quantiles(self, channel: int) -> Float[np.ndarray, "gap_bin grid"]:

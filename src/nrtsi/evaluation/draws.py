@@ -14,8 +14,7 @@ from nrtsi.tables import open_frame, quote
 
 __all__ = ["StatisticValues", "each_draw"]
 
-LABEL = "draw"
-"""The column of `sample` that numbers the draws."""
+LABEL = "draw"  # the column of `sample` that numbers the draws
 
 
 def each_draw(draws: Any) -> Iterator[Any]:
@@ -78,17 +77,10 @@ def _labels(frame: nw.DataFrame[Any]) -> np.ndarray:
 class StatisticValues:
     """The values that a statistic returned, and their container."""
 
-    kind: str
-    """"number", "array", "Series" or "mapping"."""
-
-    values: np.ndarray
-    """The numbers, float64."""
-
-    like: Callable[[np.ndarray], Any]
-    """Puts other numbers into a container of the same kind."""
-
-    labels: Any = None
-    """Keys of a mapping, or the index of a Series."""
+    kind: str  # "number", "array", "Series" or "mapping"
+    values: np.ndarray  # the numbers, float64
+    like: Callable[[np.ndarray], Any]  # puts other numbers into a container of the same kind
+    labels: Any = None  # keys of a mapping, or the index of a Series
 
     @classmethod
     def of(cls, result: Any, first: "StatisticValues | None" = None) -> "StatisticValues":

@@ -13,9 +13,7 @@ from nrtsi.evaluation.holdout import CalibrationScores, CellIndex, CellValues
 
 __all__ = ["ErrorCorrelation"]
 
-LENGTH_SCALES = np.geomspace(0.01, 30.0, 33)
-"""Candidate length scales, in gap lengths."""
-
+LENGTH_SCALES = np.geomspace(0.01, 30.0, 33)  # candidate length scales, in gap lengths
 DEFAULT = CalibrationConfig()
 
 
@@ -23,14 +21,9 @@ DEFAULT = CalibrationConfig()
 class ErrorCorrelation:
     """A Markov process over time within a gap, mixed across channels."""
 
-    length_scale: Float[np.ndarray, " dim"]
-    """Length scale of the correlation over time, in gap lengths; positive."""
-
-    smooth: Bool[np.ndarray, " dim"]
-    """True for a Matérn 3/2 correlation, False for an exponential one."""
-
-    channels: Float[np.ndarray, "dim other"]
-    """Correlation matrix of the errors of the channels in one row."""
+    length_scale: Float[np.ndarray, " dim"]  # of the correlation over time, in gap lengths
+    smooth: Bool[np.ndarray, " dim"]  # Matérn 3/2 instead of exponential
+    channels: Float[np.ndarray, "dim other"]  # correlation of the channels in a row
 
     @classmethod
     def default(cls, dims: int) -> "ErrorCorrelation":
@@ -77,11 +70,8 @@ class ErrorCorrelation:
 class _MarkovProcess:
     """The missing cells of one channel, in the order of gap and time."""
 
-    step: CellValues
-    """Time since the previous cell, in gap lengths; infinite for the first cell of a gap."""
-
-    nth: CellIndex
-    """Position of the cell in its gap."""
+    step: CellValues  # time since the previous cell, in gap lengths; infinite for the first
+    nth: CellIndex  # position of the cell in its gap
 
     @classmethod
     def of(cls, time: CellValues, gaps: Gaps, rows: CellIndex, channel: int) -> "_MarkovProcess":
@@ -150,11 +140,8 @@ class _Pairs:
 
     channel: Int[np.ndarray, " pair"]
     gap: Int[np.ndarray, " pair"]
-    difference: Float[np.ndarray, " pair"]
-    """Difference in time, in gap lengths."""
-
-    product: Float[np.ndarray, " pair"]
-    """Product of the two errors."""
+    difference: Float[np.ndarray, " pair"]  # difference in time, in gap lengths
+    product: Float[np.ndarray, " pair"]  # product of the two errors
 
     @classmethod
     def of(cls, scores: CalibrationScores, normal: CellValues, max_pairs: int) -> "_Pairs":

@@ -25,17 +25,10 @@ DEFAULT = EvaluationConfig()
 class HoldOut:
     """Segments of a data set, and the cells of them that are held out."""
 
-    truth: SeriesSet
-    """The segments, held-out cells included."""
-
-    hidden: Flags
-    """True in the held-out cells."""
-
-    rows: Int[np.ndarray, " row"]
-    """For each row of `truth`, its row in the data set."""
-
-    kinds: tuple[str, ...]
-    """The masks in use, such as `("empirical",)`."""
+    truth: SeriesSet  # the segments, held-out cells included
+    hidden: Flags  # True in the held-out cells
+    rows: Int[np.ndarray, " row"]  # for each row of `truth`, its row in the data set
+    kinds: tuple[str, ...]  # the masks in use, such as `("empirical",)`
 
     @classmethod
     def of(
@@ -100,18 +93,11 @@ class CalibrationScores:
     """Errors of a method at held-out cells, in units of its predicted standard deviation."""
 
     channel: CellIndex
-    gap_bin: CellIndex
-    """Bin of the length of the gap that contains the cell."""
-
-    gap: CellIndex
-    """Number of that gap."""
-
+    gap_bin: CellIndex  # bin of the length of the gap that contains the cell
+    gap: CellIndex  # number of that gap
     row: CellIndex
-    position: CellValues
-    """Time in units of the gap's length."""
-
-    score: CellValues
-    """(truth − predicted mean) / predicted standard deviation."""
+    position: CellValues  # time in units of the gap's length
+    score: CellValues  # (truth − predicted mean) / predicted standard deviation
 
     @classmethod
     def of(cls, known: SeriesSet, hidden: Flags, score: CellValues) -> "CalibrationScores":

@@ -19,8 +19,7 @@ class MethodSelection:
     """The method that imputes each channel and gap bin."""
 
     methods: tuple[str, ...]
-    table: Int[np.ndarray, "dim gap_bin"]
-    """Index into `methods`."""
+    table: Int[np.ndarray, "dim gap_bin"]  # index into `methods`
 
     @classmethod
     def always(cls, method: str, dims: int) -> "MethodSelection":

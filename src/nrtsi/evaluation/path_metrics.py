@@ -21,11 +21,8 @@ __all__ = ["average_length", "reflection_to_wall", "sinuosity", "step_change", "
 Series: TypeAlias = Float[np.ndarray, "series step dim"]
 Paths: TypeAlias = Float[np.ndarray, "path step 2"]
 
-TURN = 10.0
-"""Change of direction, in degrees, above which a point is a turn."""
-
-STILL = 1e-9
-"""A step shorter than this share of the longest step of its path has no direction."""
+TURN = 10.0  # change of direction, in degrees, above which a point is a turn
+STILL = 1e-9  # a step shorter than this share of the longest step of its path has no direction
 
 
 def step_change(path: Series) -> float:

@@ -14,8 +14,7 @@ from nrtsi.evaluation.draws import StatisticValues, each_draw
 
 __all__ = ["Pooled", "pool"]
 
-SHOWN = 12
-"""Estimates that `repr` shows."""
+SHOWN = 12  # estimates that `repr` shows
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,36 +25,16 @@ class Pooled:
     an array, a Series or a dict. An entry that is NaN in one draw is NaN here.
     """
 
-    estimate: Any
-    """Mean of the statistic over the draws."""
-
-    standard_error: Any
-    """Square root of `within + (1 + 1/draws) * between`."""
-
-    lower: Any
-    """Lower end of the interval."""
-
-    upper: Any
-    """Upper end of the interval."""
-
-    df: Any
-    """Degrees of freedom of the t distribution of the interval."""
-
-    within: Any
-    """Mean sampling variance within a draw; 0 if the statistic returns no variance."""
-
-    between: Any
-    """Variance of the statistic between draws."""
-
-    missing_information: Any
-    """Fraction of missing information (Rubin's γ); 1 without sampling variances, 0 if all draws
-    are equal."""
-
-    level: float
-    """Probability that the interval contains the true value."""
-
-    draws: int
-    """Number of draws."""
+    estimate: Any  # mean of the statistic over the draws
+    standard_error: Any  # square root of `within + (1 + 1/draws) * between`
+    lower: Any  # lower end of the interval
+    upper: Any  # upper end of the interval
+    df: Any  # degrees of freedom of the t distribution of the interval
+    within: Any  # mean sampling variance within a draw; 0 if the statistic returns no variance
+    between: Any  # variance of the statistic between draws
+    missing_information: Any  # Rubin's γ; 1 without sampling variances, 0 if all draws are equal
+    level: float  # probability that the interval contains the true value
+    draws: int  # number of draws
 
     def __repr__(self) -> str:
         found = [StatisticValues.of(each) for each in (self.estimate, self.lower, self.upper)]

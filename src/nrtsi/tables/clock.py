@@ -116,20 +116,11 @@ class Times:
     """Exact times, as integer ticks (datetimes) or plain numbers, and their type in the table."""
 
     kind: Literal["datetime", "number"]
-    ticks: np.ndarray
-    """int64 or float64; datetimes count from 1970, in UTC if the zone is known."""
-
-    tick: int
-    """Nanoseconds of a tick; 1 for numbers."""
-
-    type: pa.DataType
-    """The Arrow type of the column."""
-
-    format: TimestampFormat | None = None
-    """The format of a text column."""
-
-    zone: str | None = None
-    """The time zone; None for naive times and numbers."""
+    ticks: np.ndarray  # int64 or float64; datetimes count from 1970, in UTC if the zone is known
+    tick: int  # nanoseconds of a tick; 1 for numbers
+    type: pa.DataType  # the Arrow type of the column
+    format: TimestampFormat | None = None  # the format of a text column
+    zone: str | None = None  # the time zone; None for naive times and numbers
 
     @classmethod
     def read(cls, values: Any, name: str) -> "Times":
@@ -284,14 +275,9 @@ def _read_numbers(array: pa.Array, name: str) -> np.ndarray:
 class Clock:
     """Converts times to float units; part of a saved model."""
 
-    kind: Literal["datetime", "number"]
-    """Whether times are datetimes or plain numbers, such as row numbers."""
-
-    origin: int
-    """Time 0: nanoseconds since 1970 (UTC) for datetimes, 0 for numbers."""
-
-    unit: float
-    """Length of a unit: nanoseconds for datetimes, in the column's own measure for numbers."""
+    kind: Literal["datetime", "number"]  # plain numbers may be row numbers
+    origin: int  # time 0: nanoseconds since 1970 (UTC) for datetimes, 0 for numbers
+    unit: float  # length of a unit: nanoseconds for datetimes
 
     def __post_init__(self) -> None:
         if self.kind not in ("datetime", "number") or not (0 < self.unit < math.inf):

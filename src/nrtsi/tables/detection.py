@@ -16,9 +16,7 @@ from nrtsi.tables.timestamps import to_arrow
 
 __all__ = ["BY_ROW_NUMBER", "Columns", "Detection", "Owners", "detect", "quote", "time_index"]
 
-BY_ROW_NUMBER = "time: the row number"
-"""How the note begins that reports that no time column was found."""
-
+BY_ROW_NUMBER = "time: the row number"  # begins the note that no time column was found
 _TIME_NAMES = (
     "timestamp", "datetime", "date_time", "time", "date", "ds", "utc", "time_utc", "ts",
     "measured_at", "observed_at", "recorded_at", "valid_time", "t",
@@ -82,11 +80,8 @@ class Columns:
 class Owners:
     """The series of each row."""
 
-    code: Int[np.ndarray, " row"]
-    """Index of the series of each row; series are numbered in order of appearance."""
-
-    ids: tuple[Any, ...] = (0,)
-    """The id of each series."""
+    code: Int[np.ndarray, " row"]  # index of the series of each row, by appearance
+    ids: tuple[Any, ...] = (0,)  # the id of each series
 
     @classmethod
     def read(cls, column: nw.Series[Any]) -> "Owners":

@@ -33,8 +33,7 @@ __all__ = [
     "write_table",
 ]
 
-SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
-"""Supported suffixes, in upper or lower case."""
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")  # in any case
 
 MISSING = (
     "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "-", "?",
@@ -58,17 +57,10 @@ _TYPES = (
 class Table:
     """A table and, if it was read from a CSV file, the text of its cells."""
 
-    typed: Any
-    """The `pyarrow.Table` to compute with."""
-
-    text: Any | None = None
-    """The same cells as written in the file, a `pyarrow.Table` of strings."""
-
-    delimiter: str = ","
-    """The delimiter of a CSV file."""
-
-    decimal: str = "."
-    """The decimal point of a CSV file."""
+    typed: Any  # the `pyarrow.Table` to compute with
+    text: Any | None = None  # the same cells as written in the file, a `pyarrow.Table` of strings
+    delimiter: str = ","  # the delimiter of a CSV file
+    decimal: str = "."  # the decimal point of a CSV file
 
     def fill(self, imputed: Any) -> "Table":
         """This table with its missing cells as in `imputed`, a `pyarrow.Table` of the same rows.

@@ -24,32 +24,15 @@ _DETECT_ALL = Columns()
 class Panel:
     """A user's table as a `SeriesSet`, with all that is needed to write the result."""
 
-    series: SeriesSet
-    """The rows, sorted by series and time; time in units of the clock."""
-
-    clock: Clock
-    """Converts times to units."""
-
-    columns: Columns
-    """Column roles; time is None for the index or row numbers, id is None for a single series."""
-
-    notes: tuple[str, ...]
-    """Sentences that report which columns were detected."""
-
-    ids: tuple[Any, ...]
-    """The user's id of each series; (0,) for a single series without an id."""
-
-    times: Times
-    """The exact times of the rows of `series`."""
-
-    original_rows: Int[np.ndarray, " original"]
-    """The rows of `series` that are in the user's data, in order."""
-
-    query_rows: Int[np.ndarray, " line"]
-    """The row of `series` of each line of the table that `write` returns."""
-
-    writer: Writer
-    """Writes values into the user's kind of table."""
+    series: SeriesSet  # the rows, sorted by series and time; time in units of the clock
+    clock: Clock  # converts times to units
+    columns: Columns  # column roles; time is None for the index or row numbers
+    notes: tuple[str, ...]  # sentences that report which columns were detected
+    ids: tuple[Any, ...]  # the user's id of each series; (0,) for a single series without an id
+    times: Times  # the exact times of the rows of `series`
+    original_rows: Int[np.ndarray, " original"]  # rows of `series` that are in the data
+    query_rows: Int[np.ndarray, " line"]  # row of `series` of each written line
+    writer: Writer  # writes values into the user's kind of table
 
     @property
     def empty(self) -> tuple[Any, ...]:

@@ -24,8 +24,7 @@ class TimeQuery:
     """Times at which values are queried, each in one series."""
 
     times: Times
-    owner: Int[np.ndarray, " query"]
-    """Index of the series of each time."""
+    owner: Int[np.ndarray, " query"]  # index of the series of each time
 
     @classmethod
     def read(cls, at: Any, ids: tuple[Any, ...], columns: Columns) -> "TimeQuery":
@@ -125,11 +124,8 @@ class MergedTimes:
 
     times: Times
     owner: Int[np.ndarray, " row"]
-    original_rows: Int[np.ndarray, " original"]
-    """The merged row of each row of the table."""
-
-    query_rows: Int[np.ndarray, " query"]
-    """The merged row of each queried time."""
+    original_rows: Int[np.ndarray, " original"]  # the merged row of each row of the table
+    query_rows: Int[np.ndarray, " query"]  # the merged row of each queried time
 
     @classmethod
     def merge(cls, times: Times, owner: np.ndarray, query: TimeQuery) -> "MergedTimes":

@@ -68,17 +68,10 @@ def _mixed_types(name: str, found: str) -> InputError:
 class TimestampFormat:
     """The format in which a text column writes its timestamps."""
 
-    date: str
-    """strftime format of the date."""
-
-    separator: str = " "
-    """Text between the date and the time of day."""
-
-    twelve_hours: bool = False
-    """Whether the time of day is written with AM and PM."""
-
-    dates_only: bool = False
-    """Whether the column writes no time of day."""
+    date: str  # strftime format of the date
+    separator: str = " "  # text between the date and the time of day
+    twelve_hours: bool = False  # whether the time of day is written with AM and PM
+    dates_only: bool = False  # whether the column writes no time of day
 
     @classmethod
     def detect(cls, first: str, date: str) -> "TimestampFormat":
@@ -103,8 +96,7 @@ class TimestampFormat:
 @dataclass(frozen=True)
 class _DateFormat:
     pattern: str
-    strftime: str
-    """strftime format of the date, in which "/" stands for the separator of the column."""
+    strftime: str  # format of the date; "/" stands for the separator of the column
 
     def parse(self, text: pa.Array) -> pa.Array:
         """Parses every row; raises ArrowInvalid if a row has another format or is no date."""

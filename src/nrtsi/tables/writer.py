@@ -16,8 +16,7 @@ from nrtsi.tables.detection import Columns, time_index
 
 __all__ = ["ArrayWriter", "FrameWriter", "Lines", "Writer", "to_floats"]
 
-Lines: TypeAlias = Float[np.ndarray, "line dim"]
-"""Values of the lines of the user's table."""
+Lines: TypeAlias = Float[np.ndarray, "line dim"]  # values of the lines of the user's table
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,8 @@ class FrameWriter:
 
     frame: nw.DataFrame[Any]
     columns: Columns
-    known: Bool[np.ndarray, "line dim"]
-    """True for the cells that keep their value."""
-
-    added: Bool[np.ndarray, " line"]
-    """True for lines that are not in the user's data; types without nulls hold placeholders."""
+    known: Bool[np.ndarray, "line dim"]  # True for the cells that keep their value
+    added: Bool[np.ndarray, " line"]  # True for lines that are not in the data
 
     @property
     def backend(self) -> Any:
@@ -118,12 +114,8 @@ class ArrayWriter:
     """Writes values into an array (step, dim) or (series, step, dim)."""
 
     source: np.ndarray
-    known: Bool[np.ndarray, "line dim"]
-    """True for the cells that keep their value; lines run series by series, step by step."""
-
-    added: Bool[np.ndarray, " line"]
-    """True for lines that are not in the user's data; integer arrays hold placeholders."""
-
+    known: Bool[np.ndarray, "line dim"]  # True for the cells that keep their value
+    added: Bool[np.ndarray, " line"]  # True for lines that are not in the data
     backend = None
 
     def write(self, values: Lines, extra: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -45,12 +45,7 @@ class Kalman(Linear):
     slots_per_row: ClassVar[int] = 4  # slots of the grid for each row, at most
 
     def fit_series(self, series: SeriesSet) -> None:
-        """Fits the variances of each channel.
-
-        Raises:
-            InputError: statsmodels is not installed.
-            ArithmeticError: No model of a channel has a finite likelihood.
-        """
+        """Fits the variances of each channel."""
         require_statsmodels()
         super().fit_series(series)
         centred = _centred(series, self.mean_)
@@ -83,11 +78,7 @@ class Kalman(Linear):
         return fit_local_level(picked, ends, period)
 
     def impute_series(self, series: SeriesSet) -> Values:
-        """The smoothed value of each cell; observed cells keep their value.
-
-        Raises:
-            ArithmeticError: The smoother returns non-finite values.
-        """
+        """The smoothed value of each cell; observed cells keep their value."""
         means = series_means(series, self.mean_)[series.owner]
         scaled = self.scaler_.scale(_centred(series, self.mean_))
         line = super().impute_series(series)

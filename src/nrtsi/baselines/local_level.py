@@ -43,9 +43,6 @@ class LocalLevelModel:
         Args:
             value: Values, NaN where missing.
             last: True in the last slot of each series.
-
-        Raises:
-            ArithmeticError: The smoother returns non-finite values.
         """
         kalman = _smoother(value, last, self.period)
         self.set_variances(kalman, last)
@@ -71,11 +68,7 @@ def fit_local_level(
     period: float | None,
     start: tuple[float, float, float] = START,
 ) -> LocalLevelModel:
-    """The maximum-likelihood model, with or without the season.
-
-    Raises:
-        ArithmeticError: No model has a finite likelihood.
-    """
+    """The maximum-likelihood model, with or without the season."""
     fits = [_maximise(value, last, each, start) for each in dict.fromkeys((None, period))]
     likelihood, best = max(fits, key=lambda fit: fit[0])
     if not np.isfinite(likelihood):
@@ -112,11 +105,7 @@ def _maximise(
 
 
 def require_statsmodels() -> Any:
-    """Imports the Kalman smoother of statsmodels.
-
-    Raises:
-        InputError: statsmodels is not installed.
-    """
+    """Imports the Kalman smoother of statsmodels."""
     with _no_warnings():
         try:
             from statsmodels.tsa.statespace import kalman_smoother

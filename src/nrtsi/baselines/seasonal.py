@@ -33,11 +33,7 @@ class Seasonal(Mean):
     """
 
     def fit_series(self, series: SeriesSet) -> None:
-        """Estimates the profile of each channel.
-
-        Raises:
-            InputError: Times are plain numbers, or the unit is longer than a day.
-        """
+        """Estimates the profile of each channel."""
         self.day_ = self._day()
         self.slots_ = min(MAX_SLOTS, max(1, round(self.day_)))
         self.profile_ = np.zeros((7 * self.slots_, series.dims))

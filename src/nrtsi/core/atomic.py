@@ -20,9 +20,6 @@ def atomic(path: Path) -> Iterator[Path]:
     a crash leaves the old file or the new one. If the block raises, the temporary file is removed
     and `path` is unchanged.
 
-    Raises:
-        InputError: The operating system does not allow writing; the message states the reason.
-
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     with atomic(Path(folder) / "a.txt") as temporary:
@@ -52,11 +49,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path, *, overwrite: bool) -> None:
-    """Checks, before long work, that `atomic` can write to `path`.
-
-    Raises:
-        InputError: The folder is absent or read-only, or `path` exists and `overwrite` is False.
-    """
+    """Checks, before long work, that `atomic` can write to `path`."""
     target = _target(path)
     if target.exists() and not overwrite:
         raise InputError(

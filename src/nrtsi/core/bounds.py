@@ -47,9 +47,6 @@ class Bounds:
             spread: Standard deviation of each channel.
             share: Softness as a share of the spread; it is smaller if two bounds are close.
 
-        Raises:
-            InputError: A column is unknown, or its bounds are not two numbers in order.
-
         >>> rain = Bounds.of({"rain": (0, None)}, ["rain", "heat"], np.array([5.0, 9.0]))
         >>> rain.soft_clip(np.array([[-40.0, -40.0], [3.0, 3.0]])).round(3)
         array([[  0., -40.],

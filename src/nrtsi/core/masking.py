@@ -58,9 +58,6 @@ class Masking:
         "auto" imitates the gaps of the data if at least 2 % of the cells are missing, otherwise it
         hides points and blocks. Training mixes points and blocks with imitated gaps, because the
         model may meet other gaps than those of the data; scoring does not.
-
-        Raises:
-            InputError: `mask` is unknown, or is "empirical" and no cell is missing.
         """
         if mask not in get_args(Mask):
             raise InputError(f"mask must be one of {', '.join(get_args(Mask))}, got {mask!r}")

@@ -24,10 +24,8 @@ class SeriesSet:
     Series are concatenated without padding, so that array operations need no loop over series.
     """
 
-    time: Float[np.ndarray, " row"]
-    """Time of each row, in units; strictly ascending inside a series."""
-
-    value: Values  # values; 0 in missing cells, so that no NaN enters the arithmetic
+    time: Float[np.ndarray, " row"]  # in units; strictly ascending inside a series
+    value: Values  # 0 in missing cells, so that no NaN enters the arithmetic
     observed: Flags  # True in cells whose value is known: data, or imputed earlier
     start: Int[np.ndarray, " bound"]  # first row of each series, followed by the number of rows
     keys: Sequence[str] = field(default=())  # names, on which the draws depend

@@ -32,11 +32,7 @@ def to_state(value: Any) -> tuple[dict[str, Any], Any]:
 
 
 def from_state(kind: type[Kind], arrays: Mapping[str, Any], record: Any) -> Kind:
-    """Builds the `kind` that `to_state` split; `kind` may be a base class of what was saved.
-
-    Raises:
-        KeyError, TypeError, ValueError: The state does not describe such an object.
-    """
+    """Builds the `kind` that `to_state` split; `kind` may be a base class of what was saved."""
     decoded: Kind = _decode(kind, record, "", arrays)
     return decoded
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -137,12 +137,11 @@ class Backtest:
 
     def _score(self, name: str) -> MethodScore:
         error = self.truth - self.imputed[name]
-        mse, mae = _mean_errors(error / self.channel_std[self.channel])
+        total = _errors(error / self.channel_std[self.channel])
         channels = {
-            self.names[dim]: ChannelScore(*_mean_errors(error[self.channel == dim]))
-            for dim in np.unique(self.channel)
+            self.names[dim]: _errors(error[self.channel == dim]) for dim in np.unique(self.channel)
         }
-        return MethodScore(mse, mae, self.seconds[name], channels)
+        return MethodScore(total.mse, total.mae, self.seconds[name], channels)
 
     @property
     def best(self) -> str:
@@ -159,13 +158,13 @@ class Backtest:
 
     def rows(self) -> list[dict[str, Any]]:
         """Errors by channel, gap length and method; lengths are in units of the clock."""
-        table = []
-        for group, cells in self._by_channel_and_gap():
-            for name, values in self.imputed.items():
-                mse, mae = _mean_errors(self.truth[cells] - values[cells])
-                errors = {"n": int(cells.sum()), "mse": mse, "mae": mae}
-                table.append(group | {"method": name} | errors)
-        return table
+        return [
+            group
+            | {"method": name, "n": int(cells.sum())}
+            | asdict(_errors(self.truth[cells] - values[cells]))
+            for group, cells in self._by_channel_and_gap()
+            for name, values in self.imputed.items()
+        ]
 
     def to_frame(self) -> Any:
         """Errors by channel, gap length and method, in the units of the channels.
@@ -190,24 +189,22 @@ class Backtest:
         if scores is None:
             return []
         covered = coverage(scores, len(self.names), level or config.level, config)
-        table = []
-        for group, cells in self._by_channel_and_gap():
-            gaps = int(np.unique(scores.gap[cells]).size)
-            counts = {"n": int(cells.sum()), "gaps": gaps}
-            table.append(group | counts | {"covered": float(covered[cells].mean())})
-        return table
+        return [
+            group
+            | {"n": int(cells.sum()), "gaps": int(np.unique(scores.gap[cells]).size)}
+            | {"covered": float(covered[cells].mean())}
+            for group, cells in self._by_channel_and_gap()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """All scores as plain dictionaries."""
-        channels: dict[str, dict[str, dict[str, float]]] = {}
-        for name, score in self.methods.items():
-            for channel, errors in score.channels.items():
-                channels.setdefault(channel, {})[name] = {"mse": errors.mse, "mae": errors.mae}
+        methods = {name: asdict(score) for name, score in self.methods.items()}
+        channels: dict[str, dict[str, Any]] = {}
+        for name, score in methods.items():
+            for channel, errors in score.pop("channels").items():
+                channels.setdefault(channel, {})[name] = errors
         return {
-            "methods": {
-                name: {"mse": score.mse, "mae": score.mae, "seconds": score.seconds}
-                for name, score in self.methods.items()
-            },
+            "methods": methods,
             "best": self.best,
             "failed": dict(self.failed),
             "hidden": self.hidden,
@@ -269,17 +266,9 @@ def run_backtest(
     bounds: Bounds | None = None,
     config: EvaluationConfig = DEFAULT,
 ) -> Backtest:
-    """Runs nrtsi and the baselines on the data without the held-out cells.
+    """Runs nrtsi, if `predict` is given, and the baselines on the data without held-out cells.
 
-    Args:
-        holdout: The data, and the held-out cells.
-        predict: The prediction of nrtsi; None to run the baselines only.
-        baselines: Names of the baselines.
-        clock: Unit of the times.
-        names: Names of the channels.
-        cells: Number of observed cells in the data set.
-        bounds: Bounds of the values.
-        config: Settings of method selection and calibration.
+    The data set has `cells` observed cells, of channels with these `names`.
     """
     known, std = holdout.known, None
     predictions: dict[str, CellValues] = {}
@@ -291,7 +280,10 @@ def run_backtest(
                 prediction = predict(known)
                 value, std = prediction.mean, prediction.std
             else:
-                value = _baseline(name, known, clock)
+                baseline = BASELINES[name]()
+                baseline.clock_ = clock
+                baseline.fit_series(known)
+                value = baseline.impute_series(known)
             if not np.isfinite(value[holdout.hidden]).all():
                 raise ArithmeticError("the imputed values are not finite")
         except BASELINE_FAILURES as error:
@@ -306,13 +298,6 @@ def run_backtest(
     return Backtest(*results, names, clock, cells, bounds, config)
 
 
-def _baseline(name: str, known: SeriesSet, clock: Clock) -> Values:
-    baseline = BASELINES[name]()
-    baseline.clock_ = clock
-    baseline.fit_series(known)
-    return baseline.impute_series(known)
-
-
 def check_baselines(names: Sequence[str]) -> None:
     """Raises an InputError if a name is not that of a baseline."""
     unknown = [name for name in names if name not in BASELINES]
@@ -323,5 +308,5 @@ def check_baselines(names: Sequence[str]) -> None:
         )
 
 
-def _mean_errors(error: CellValues) -> tuple[float, float]:
-    return float(np.mean(error**2)), float(np.mean(np.abs(error)))
+def _errors(error: CellValues) -> ChannelScore:
+    return ChannelScore(float(np.mean(error**2)), float(np.mean(np.abs(error))))

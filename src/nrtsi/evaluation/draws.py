@@ -18,11 +18,7 @@ LABEL = "draw"  # the column of `sample` that numbers the draws
 
 
 def each_draw(draws: Any) -> Iterator[Any]:
-    """Yields one draw after the other; a table is split lazily.
-
-    Raises:
-        InputError: `draws` is not a table of draws and not an iterable.
-    """
+    """Yields one draw after the other; a table is split lazily."""
     table = nw.from_native(draws, pass_through=True)
     if isinstance(table, nw.DataFrame | nw.LazyFrame):
         return _split(open_frame(draws))
@@ -84,11 +80,7 @@ class StatisticValues:
 
     @classmethod
     def of(cls, result: Any, first: "StatisticValues | None" = None) -> "StatisticValues":
-        """Reads the result of a statistic; a mapping in the order of keys of `first`.
-
-        Raises:
-            InputError: The result is not a number and not a container of numbers.
-        """
+        """Reads the result of a statistic; a mapping in the order of keys of `first`."""
         if isinstance(result, Mapping):
             return _mapping(result, first)
         if not isinstance(result, Real | np.ndarray):  # narwhals is slow to reject these

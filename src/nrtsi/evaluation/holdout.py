@@ -51,7 +51,7 @@ class HoldOut:
             series: The data set.
             mask: "empirical", "points", "blocks" or "auto"; see `Masking`.
             whole_rows: Hold out all channels of a row together.
-            seed: Seed of the choice.
+            seed: Seed of the random cells.
             day: Length of a day in units of time; gaps then keep their time of day.
             like: Data whose gaps are imitated instead of those of `series`.
             config: Sizes and thresholds.

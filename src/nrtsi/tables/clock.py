@@ -43,9 +43,6 @@ def parse_duration(text: str | float) -> float:
 
     Units may be upper case, except "M", which stands for months in other libraries.
 
-    Raises:
-        InputError: The text is not a duration, or the duration is not positive.
-
     >>> parse_duration("1h30m"), parse_duration("15min"), parse_duration("6 hours")
     (5400.0, 900.0, 21600.0)
     """
@@ -330,9 +327,6 @@ class Clock:
 
     def parse_length(self, length: float | str, name: str) -> float:
         """Units in a length of time, given as a number of steps or, for datetimes, a duration.
-
-        Raises:
-            InputError: It is neither, or a duration although times are plain numbers.
 
         >>> hourly = Clock("datetime", 0, 3600e9)
         >>> hourly.parse_length("1d", "max_gap"), hourly.parse_length(6, "max_gap")

@@ -8,16 +8,19 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.baselines.local_level import (
     LocalLevelModel,
+    SlotFlags,
+    Slots,
     fit_local_level,
     require_statsmodels,
 )
 from nrtsi.baselines.simple import Linear, series_means
+from nrtsi.core.ragged import concat_ranges, place_in_group
 from nrtsi.core.scaling import ROUNDING, Scaler
 from nrtsi.core.series import SeriesSet, Values
 
 __all__ = ["Kalman", "best_observed_slots"]
 
-GRID_TOLERANCE = 0.05  # distance from the grid, in units, that is ignored
+MAX_OFF_GRID = 0.05  # distance from the grid, in units, that is ignored
 
 
 class Kalman(Linear):
@@ -65,10 +68,7 @@ class Kalman(Linear):
         ]
 
     def _fit_channel(
-        self,
-        value: Float[np.ndarray, " slot"],
-        last: Bool[np.ndarray, " slot"],
-        period: float | None,
+        self, value: Slots, last: SlotFlags, period: float | None
     ) -> LocalLevelModel | None:
         """The model of the slots with most observations; None if they are too few."""
         slots = best_observed_slots(~np.isnan(value), last, self.fit_slots)
@@ -103,12 +103,7 @@ class Kalman(Linear):
                 smooth[:, channel] = self._in_chunks(usable, value, axis.last)[axis.slot]
         return smooth
 
-    def _in_chunks(
-        self,
-        model: LocalLevelModel,
-        value: Float[np.ndarray, " slot"],
-        last: Bool[np.ndarray, " slot"],
-    ) -> Float[np.ndarray, " slot"]:
+    def _in_chunks(self, model: LocalLevelModel, value: Slots, last: SlotFlags) -> Slots:
         """Smoothed values; NaN in long gaps and in chunks without missing values."""
         smooth = np.full_like(value, np.nan)
         for begin in range(0, value.size, self.chunk):
@@ -135,7 +130,7 @@ class Kalman(Linear):
         since = series.time - series.time[series.start[owner]]
         step = np.diff(np.rint(since), prepend=-1.0)
         first = np.isin(np.arange(series.rows), series.start)
-        off_grid = np.abs(since - np.rint(since)) > GRID_TOLERANCE
+        off_grid = np.abs(since - np.rint(since)) > MAX_OFF_GRID
         bad = off_grid | ((step < 1) & ~first)
         slots = np.zeros(series.series)
         np.maximum.at(slots, owner, since + 1)
@@ -148,14 +143,14 @@ class _Axis:
     """Concatenated series on evenly spaced slots."""
 
     slot: Int[np.ndarray, " row"]  # the slot of each row
-    last: Bool[np.ndarray, " slot"]  # True in the last slot of each series
+    last: SlotFlags  # True in the last slot of each series
 
     @classmethod
     def of(cls, series: SeriesSet, *, grid: bool) -> "_Axis":
         """One slot for each unit of time, or for each row."""
         owner, begin = series.owner, series.start[:-1]
-        since = series.time - series.time[series.start[owner]]
-        step = np.rint(since).astype(np.int64) if grid else np.arange(series.rows) - begin[owner]
+        since = series.time - series.time[begin[owner]]
+        step = np.rint(since).astype(np.int64) if grid else place_in_group(series.length)
         length = np.zeros(series.series, dtype=np.int64)
         np.maximum.at(length, owner, step + 1)
         end = np.cumsum(length)
@@ -163,7 +158,7 @@ class _Axis:
         last[end - 1] = True
         return cls((end - length)[owner] + step, last)
 
-    def values(self, series: SeriesSet, channel: int) -> Float[np.ndarray, " slot"]:
+    def values(self, series: SeriesSet, channel: int) -> Slots:
         """The observed cells of a channel in their slots; NaN elsewhere."""
         value = np.full(self.last.size, np.nan)
         observed = series.observed[:, channel]
@@ -178,14 +173,14 @@ def _centred(series: SeriesSet, mean: Float[np.ndarray, " dim"]) -> SeriesSet:
 
 
 def best_observed_slots(
-    observed: Bool[np.ndarray, " slot"], last: Bool[np.ndarray, " slot"], count: int
+    observed: SlotFlags, last: SlotFlags, count: int
 ) -> Int[np.ndarray, " picked"]:
     """At most `count` slots, in order, from the segments of series with most observations."""
     begin = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
     length = np.diff(begin, append=last.size)
-    offset = np.concatenate([np.arange(0, size, count) for size in length])
-    begin = np.repeat(begin, -(-length // count)) + offset
+    pieces = -(-length // count)
+    begin = np.repeat(begin, pieces) + count * place_in_group(pieces)
     length = np.diff(begin, append=last.size)
     order = np.argsort(-np.add.reduceat(observed.astype(np.int64), begin), kind="stable")
-    picked = order[np.cumsum(length[order]) <= count]
-    return np.concatenate([np.arange(begin[i], begin[i] + length[i]) for i in np.sort(picked)])
+    picked = np.sort(order[np.cumsum(length[order]) <= count])
+    return concat_ranges(begin[picked], (begin + length)[picked])

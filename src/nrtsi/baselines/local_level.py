@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from nrtsi.errors import InputError
 
-__all__ = ["START", "LocalLevelModel", "fit_local_level", "require_statsmodels"]
+__all__ = ["LocalLevelModel", "SlotFlags", "Slots", "fit_local_level", "require_statsmodels"]
 
 HARMONICS = (1, 2)  # waves in a period
 # Bounds and initial values of the variances of scaled data: noise, level, season.
@@ -21,7 +21,8 @@ SEASON_PRIOR = 1.0  # prior variance of the initial season
 ITERATIONS = 30  # iterations of the optimiser, at most; a baseline need not converge
 
 Slots: TypeAlias = Float[np.ndarray, " slot"]
-Last: TypeAlias = Bool[np.ndarray, " slot"]
+SlotFlags: TypeAlias = Bool[np.ndarray, " slot"]
+Variances: TypeAlias = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class LocalLevelModel:
     season: float  # variance of the increments of the season
     period: float | None  # slots in a period; None without a season
 
-    def smooth(self, value: Slots, last: Last) -> Slots:
+    def smooth(self, value: Slots, last: SlotFlags) -> Slots:
         """Smoothed mean of level plus season in every slot.
 
         Args:
@@ -53,7 +54,7 @@ class LocalLevelModel:
             raise ArithmeticError("the Kalman smoother returned values that are not finite")
         return smooth
 
-    def set_variances(self, kalman: Any, last: Last) -> None:
+    def set_variances(self, kalman: Any, last: SlotFlags) -> None:
         """Writes the variances into the matrices of statsmodels."""
         increments = np.full(kalman.k_states, self.season)
         increments[0] = self.level
@@ -63,10 +64,7 @@ class LocalLevelModel:
 
 
 def fit_local_level(
-    value: Slots,
-    last: Last,
-    period: float | None,
-    start: tuple[float, float, float] = START,
+    value: Slots, last: SlotFlags, period: float | None, start: Variances = START
 ) -> LocalLevelModel:
     """The maximum-likelihood model, with or without the season."""
     fits = [_maximise(value, last, each, start) for each in dict.fromkeys((None, period))]
@@ -77,7 +75,7 @@ def fit_local_level(
 
 
 def _maximise(
-    value: Slots, last: Last, period: float | None, start: tuple[float, float, float]
+    value: Slots, last: SlotFlags, period: float | None, start: Variances
 ) -> tuple[float, LocalLevelModel]:
     """The maximum likelihood and its model."""
     from scipy.optimize import minimize
@@ -117,7 +115,7 @@ def require_statsmodels() -> Any:
     return kalman_smoother
 
 
-def _smoother(value: Slots, last: Last, period: float | None) -> Any:
+def _smoother(value: Slots, last: SlotFlags, period: float | None) -> Any:
     """A smoother of these values, without variances."""
     kalman_smoother = require_statsmodels()
     transition = _transition(period)

@@ -13,7 +13,6 @@ from nrtsi.errors import InputError
 
 __all__ = ["Seasonal"]
 
-DAY = 86_400e9  # nanoseconds in a day
 MAX_SLOTS = 96  # slots in a day, at most: quarters of an hour
 ITERATIONS = 10  # alternating updates of series means and profile; more change nothing visible
 Values: TypeAlias = Float[np.ndarray, " known"]
@@ -69,12 +68,13 @@ class Seasonal(Mean):
                 "seasonal needs times that are datetimes, got plain numbers; "
                 "name a column of datetimes with time=, or use another method"
             )
-        if clock.unit > DAY * (1 + 1e-9):
+        day = clock.parse_length("1d", "a day")
+        if day < 1 - 1e-9:
             raise InputError(
-                f"seasonal needs a unit of time of a day or less, got {clock.unit / DAY:g} days; "
+                f"seasonal needs a unit of time of a day or less, got {1 / day:g} days; "
                 f"set unit='1d' if rows are days, or use another method"
             )
-        return DAY / float(clock.unit)
+        return day
 
 
 def _profile(

@@ -31,6 +31,9 @@ _DATE_PARTS = (
     "year", "quarter", "month", "week", "day", "weekday", "dayofweek", "dayofyear", "hour",
     "minute", "second",
 )  # fmt: skip
+_DATETIME = (nw.Datetime, nw.Date)
+_TEXT = (nw.String, nw.Object)
+_LABEL = (nw.String, nw.Categorical, nw.Enum)
 _SHOWN = 12  # names in a message before the rest is counted
 
 
@@ -228,22 +231,6 @@ def _matching(schema: dict[str, Any], names: Sequence[str], accept: Callable[[An
     return [found[name] for name in names if name in found]
 
 
-def _is_datetime(dtype: Any) -> bool:
-    return isinstance(dtype, nw.Datetime | nw.Date)
-
-
-def _is_text(dtype: Any) -> bool:
-    return isinstance(dtype, nw.String | nw.Object)
-
-
-def _may_be_time(dtype: Any) -> bool:
-    return _is_datetime(dtype) or _is_text(dtype) or _is_number(dtype)
-
-
-def _is_label(dtype: Any) -> bool:
-    return isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
-
-
 def _is_number(dtype: Any) -> bool:
     return bool(dtype.is_integer() or dtype.is_float())
 
@@ -253,9 +240,11 @@ def _detect_time(
 ) -> tuple[str | None, Times | None, str]:
     """The time column, its times, and a note: by name, by type, then by content."""
     free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
-    for name in _matching(free, _TIME_NAMES, _may_be_time)[:1]:
+    for name in _matching(
+        free, _TIME_NAMES, lambda dtype: isinstance(dtype, _DATETIME + _TEXT) or _is_number(dtype)
+    )[:1]:
         return name, _read_times(frame, name), f"time: column {name!r} (guessed)"
-    dated = [name for name, dtype in free.items() if _is_datetime(dtype)]
+    dated = [name for name, dtype in free.items() if isinstance(dtype, _DATETIME)]
     dated = [name for name in dated if not frame.get_column(name).is_null().any()]
     if len(dated) == 1:
         note = f"time: column {dated[0]!r} (guessed, the only one with datetimes)"
@@ -263,7 +252,7 @@ def _detect_time(
     if dated:
         reason = f"columns {quote(dated)} all hold datetimes"
         return None, None, f"{BY_ROW_NUMBER} ({reason}; name one with time=)"
-    for name in (name for name, dtype in free.items() if _is_text(dtype)):
+    for name in (name for name, dtype in free.items() if isinstance(dtype, _TEXT)):
         times = _read_times_or_none(frame, name)
         if times is not None and times.kind == "datetime":
             return name, times, f"time: column {name!r} (guessed: it holds dates)"
@@ -316,8 +305,10 @@ def _detect_id(
 
 def _id_candidates(frame: nw.DataFrame[Any], columns: Columns, *, by_type: bool) -> list[str]:
     free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
-    found = _matching(free, _ID_NAMES, lambda dtype: _is_label(dtype) or dtype.is_integer())
-    labels = [name for name, dtype in free.items() if _is_label(dtype)]
+    labels = [name for name, dtype in free.items() if isinstance(dtype, _LABEL)]
+    found = _matching(
+        free, _ID_NAMES, lambda dtype: isinstance(dtype, _LABEL) or dtype.is_integer()
+    )
     if by_type and len(labels) == 1 and labels[0] not in found:
         found.append(labels[0])
     return found

@@ -87,7 +87,7 @@ class StreamConfig(Config):
     """Context of a shard of files larger than memory."""
 
     context_rows: PositiveInt = 256
-    """Observed rows of a series that a shard gets from each neighbour, with missing ones between."""
+    """Observed rows of a series that a shard gets from each neighbour."""
 
     channel_rows: PositiveInt = 16
     """Known rows of every channel that it gets in addition, for channels with longer gaps."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,10 @@ __all__ = [
 ]
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")  # in any case
-
+# Texts that mean "missing" in a CSV column of numbers, times or booleans.
 MISSING = (
     "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "-", "?",
 )  # fmt: skip
-"""Texts that mean "missing" in a CSV column of numbers, times or booleans."""
-
 _DELIMITERS = ",;\t|"
 
 _EXTRA_DECIMALS = 2  # of a new cell, compared with the known cells of its column
@@ -390,10 +387,9 @@ def _joined(lines: Any) -> bytes:
 
 
 class _PandasBlocker(MetaPathFinder):
-    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
         if name == "pandas":
             raise ImportError("pandas is not needed")
-        return None
 
 
 def prevent_pandas_import() -> None:

@@ -1,4 +1,4 @@
-"""Budgets go by the clock that they are given."""
+"""Training budgets are measured by the selected clock."""
 
 import time
 
@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 
 from nrtsi import NRTSI
-from nrtsi.core.budget_clock import going_by, now
+from nrtsi.core.budget_clock import now, use_clock
 
 
-def test_the_clock_on_the_wall_is_the_usual_one():
+def test_wall_time_is_the_default():
     before = time.monotonic()
     assert before <= now() <= time.monotonic()
 
 
-def test_the_usual_clock_is_back_after_a_failure():
-    with pytest.raises(ZeroDivisionError), going_by(lambda: 1 / 0):
+def test_the_default_is_restored_after_an_error():
+    with pytest.raises(ZeroDivisionError), use_clock(lambda: 1 / 0):
         now()
     assert now() <= time.monotonic()
 
 
-def test_a_training_is_as_long_as_its_clock_says():
+def test_training_stops_by_the_selected_clock():
     ticks = iter(range(10**6))
     table = np.sin(np.arange(400.0))[:, None] + np.zeros((1, 2))
     table[100:120] = np.nan
-    with going_by(lambda: float(next(ticks))):
+    with use_clock(lambda: float(next(ticks))):
         model = NRTSI(preset="tiny", budget=9.0).fit(table)
-    assert 9.0 <= model.seconds_ < 40.0  # ticks, each of which is a look at the clock
+    assert 9.0 <= model.seconds_ < 40.0  # ticks; each reading of the clock is one
     assert 1 <= model.steps_ <= 9

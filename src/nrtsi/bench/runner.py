@@ -23,7 +23,7 @@ from nrtsi.bench.results import ERROR, Row, add, code_revision, code_versions, r
 from nrtsi.bench.tables import EXPERT, Setting, Table
 from nrtsi.bench.tasks import Task, data_sets, task_of
 from nrtsi.core.atomic import check_writable
-from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by
+from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.tables import parse_duration
@@ -77,7 +77,7 @@ class Plan:
         budget = self.budget_of(method)
         if budget.steps is not None:
             return f"{budget.steps} steps"
-        return f"budget {budget.seconds:g} s{TOLD[self.clock]}"
+        return f"budget {budget.seconds:g} s{CLOCK_LABELS[self.clock]}"
 
     def budget_of(self, method: str) -> Budget:
         """The training budget of a method: its own, or that of all."""
@@ -109,7 +109,7 @@ def run_plan(
         if jobs:
             notify(f"{name}: {data.about}")
             _refuse_other_data(plan, data)
-        with going_by(CLOCKS[plan.clock]):
+        with use_clock(CLOCKS[plan.clock]):
             for job in jobs:
                 for rows in job.run(listener):
                     add(plan.out, rows)

@@ -1,37 +1,31 @@
-"""The clock that budgets of time to train are kept by."""
+"""The clock that measures training budgets."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["CLOCKS", "TOLD", "going_by", "now"]
+__all__ = ["CLOCKS", "CLOCK_LABELS", "now", "use_clock"]
 
 Clock = Callable[[], float]
 
+# Wall time, or processor time of this process, which other processes do not shorten.
 CLOCKS: dict[str, Clock] = {"wall": time.monotonic, "core": time.process_time}
-"""What a second can be: one that passes, or one that this process was worked on, by all cores
-together. By the latter, what else a machine has to do makes no training shorter."""
-
-TOLD = {"wall": "", "core": " of cores"}
-"""What is told behind a time that was kept by each."""
+CLOCK_LABELS = {"wall": "", "core": " of cores"}  # follow a time measured by each clock
 
 _CLOCK: ContextVar[Clock] = ContextVar("clock", default=time.monotonic)
 
 
 def now() -> float:
-    """Seconds since some moment: by the clock on the wall, unless another was asked for.
-
-    A thread that was not given its starter's context has the wall's.
-    """
+    """Seconds of the current clock; wall time by default, and in threads without a context."""
     return _CLOCK.get()()
 
 
 @contextmanager
-def going_by(clock: Clock) -> Iterator[None]:
-    """Keeps budgets by another clock, such as one of `CLOCKS`.
+def use_clock(clock: Clock) -> Iterator[None]:
+    """Measures budgets by another clock, such as one of `CLOCKS`.
 
-    >>> with going_by(lambda: 7.0):
+    >>> with use_clock(lambda: 7.0):
     ...     now()
     7.0
     """

@@ -21,7 +21,7 @@ from nrtsi.bench.tables import Table, open_table
 from nrtsi.bench.tasks import Task, data_of, pool_tasks, task_of
 from nrtsi.config import PRESETS, preset_for
 from nrtsi.core.atomic import check_writable
-from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by
+from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.tables import parse_duration
@@ -113,7 +113,7 @@ class BudgetTraining:
     @property
     def effort(self) -> str:
         """The budget with its clock, as the versions of a row record it."""
-        return self.budget if self.seconds is None else self.budget + TOLD[self.clock]
+        return self.budget if self.seconds is None else self.budget + CLOCK_LABELS[self.clock]
 
     @property
     def job(self) -> Job:
@@ -164,7 +164,7 @@ class BudgetTraining:
         )
         method, linear = NRTSIMethod(self.seed, **settings), method_of("linear", self.seed, {})
         linear.fit(task)
-        with going_by(CLOCKS[self.clock]):
+        with use_clock(CLOCKS[self.clock]):
             method.fit(task)
         held_out, metric = validation_task(self.table, data), self.table.metrics[0]
         figures = _figures(method, held_out, metric)

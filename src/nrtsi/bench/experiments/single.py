@@ -21,7 +21,7 @@ from nrtsi.bench.experiments.base import Experiment, RunOptions, choose
 from nrtsi.bench.markdown import NONE, bold, grid, number
 from nrtsi.bench.results import ResultRow, add, code_revision, code_versions, read
 from nrtsi.bench.runner import Notify, check_clock
-from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by, now
+from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, now, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
@@ -142,14 +142,15 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
         table = TABLES[name]()
         for method in methods:
             trained = method not in BASELINES
-            with going_by(CLOCKS[options.clock]):
+            with use_clock(CLOCKS[options.clock]):
                 started = now()
                 imputer = METHODS[method](**({"budget": budget, "seed": seed} if trained else {}))
                 imputer.fit(table.gappy, time="time")
                 fitted = now()
                 error = table.error(imputer)
                 seconds = fitted - started, now() - fitted
-            effort = f"budget {budget}{TOLD[options.clock]}, seed {seed}" if trained else ""
+            clock = CLOCK_LABELS[options.clock]
+            effort = f"budget {budget}{clock}, seed {seed}" if trained else ""
             row = SingleRow(
                 table=name,
                 method=method,

@@ -94,10 +94,6 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
         return {key: _encode(one, _join(path, key), arrays) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_encode(one, _join(path, i), arrays) for i, one in enumerate(value)]
-    return _scalar(value, path)
-
-
-def _scalar(value: Any, path: str) -> Any:
     plain = value.item() if isinstance(value, np.generic) else value
     if plain is None or isinstance(plain, bool | int | float | str):
         return plain

@@ -57,7 +57,13 @@ class MethodSelection:
         table = np.full((dims, GAP_BINS), overall)
 
         def better(cells: CellMask, default: int) -> int:
-            return _better(squared[:, cells], gap[cells], default, config.selection_errors)
+            """The method with the lowest error, or `default` if the gain is not significant."""
+            best = int(squared[:, cells].sum(axis=1).argmin())
+            # Errors within a gap are correlated, so gaps are the independent units.
+            index = np.unique(gap[cells], return_inverse=True)[1]
+            gain = np.bincount(index, weights=(squared[default] - squared[best])[cells])
+            significant = gain.sum() > config.selection_errors * np.sqrt((gain**2).sum())
+            return best if significant else default
 
         for dim in np.unique(channel):
             own = channel == dim
@@ -65,17 +71,3 @@ class MethodSelection:
             for each in np.unique(gap_bin[own]):
                 table[dim, each] = better(own & (gap_bin == each), int(table[dim, each]))
         return cls(methods, table)
-
-
-def _better(
-    squared: Float[np.ndarray, "method cell"],
-    gap: CellIndex,
-    default: int,
-    standard_errors: float,
-) -> int:
-    """The method with the lowest error, or `default` if the gain is not significant."""
-    best = int(squared.sum(axis=1).argmin())
-    # Errors within a gap are correlated, so gaps are the independent units.
-    index = np.unique(gap, return_inverse=True)[1]
-    gain = np.bincount(index, weights=squared[default] - squared[best])
-    return best if gain.sum() > standard_errors * np.sqrt((gain**2).sum()) else default

@@ -104,9 +104,16 @@ def pool(
         estimate, variance = result if paired else (result, None)
         found = StatisticValues.of(estimate, first)
         first = found if first is None else first
-        estimates.append(_estimate(found, first, len(estimates) + 1))
+        if not found.matches(first):
+            raise InputError(
+                f"statistic must return the same entries for every draw, got {first} from the "
+                f"first draw and {found} from draw {len(estimates) + 1}; add or sort entries"
+            )
+        estimates.append(found.values)
         if paired:
-            variances.append(_variance(StatisticValues.of(variance, first), first))
+            spread = StatisticValues.of(variance, first)
+            _check_variance(spread, first)
+            variances.append(spread.values)
         if len(variances) not in (0, len(estimates)):
             raise InputError(
                 "statistic must return a pair (estimate, variance) for every draw or for none, "
@@ -132,27 +139,17 @@ def pool(
     return Pooled(**fields, level=float(level), draws=len(estimates))
 
 
-def _estimate(found: StatisticValues, first: StatisticValues, number: int) -> np.ndarray:
-    if not found.matches(first):
-        raise InputError(
-            f"statistic must return the same entries for every draw, got {first} from "
-            f"the first draw and {found} from draw {number}; add or sort entries"
-        )
-    return found.values
-
-
-def _variance(found: StatisticValues, first: StatisticValues) -> np.ndarray:
-    if not found.matches(first):
-        raise InputError(
-            f"the variance of a pair (estimate, variance) must have the form of the estimate, "
-            f"{first}, got {found}; return an array or a dict for several estimates"
-        )
-    if (found.values < 0).any():
-        raise InputError(
-            f"the variance of a pair (estimate, variance) must not be negative, got "
-            f"{np.nanmin(found.values):g}; return an array or a dict for several estimates"
-        )
-    return found.values
+def _check_variance(variance: StatisticValues, first: StatisticValues) -> None:
+    if not variance.matches(first):
+        problem, found = f"have the form of the estimate, {first}", str(variance)
+    elif (variance.values < 0).any():
+        problem, found = "not be negative", f"{np.nanmin(variance.values):g}"
+    else:
+        return
+    raise InputError(
+        f"the variance of a pair (estimate, variance) must {problem}, got {found}; "
+        f"return an array or a dict for several estimates"
+    )
 
 
 def _rubin(

@@ -27,7 +27,7 @@ class Tabular(Imputer):
         """Fits scikit-learn's imputer on rows with an observed cell."""
         from sklearn.exceptions import ConvergenceWarning
 
-        rows = np.flatnonzero(np.logical_or.reduce(series.observed, axis=1))
+        rows = np.flatnonzero(series.has_data)
         if rows.size > self.max_rows:
             rows = rows[np.linspace(0, rows.size - 1, self.max_rows).astype(np.int64)]
         self.scaler_ = Scaler.fit(_with_time(series))

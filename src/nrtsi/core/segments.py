@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from nrtsi.core.interpolation import Known
+from nrtsi.core.ragged import place_in_group, split_equally
 from nrtsi.core.series import SeriesSet
 
 __all__ = ["SEGMENT_ROWS", "Segments", "longest_gap", "segment_length_for", "split"]
@@ -77,15 +78,11 @@ def split(
     twenty pieces are divided more finely. Data too small to divide are in both parts, and other
     cells are hidden in each.
     """
-    length = series.length
     size = int(np.clip(series.rows // 20, 24, max_rows))
     size = min(size, max(4, series.rows // 4))
-    pieces = -(-length // size)
-    piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first = np.repeat(series.start[:-1], pieces)
-    # Pieces of a series have equal length to within a row.
-    begin = first + piece * np.repeat(length, pieces) // np.repeat(pieces, pieces)
-    end = first + (piece + 1) * np.repeat(length, pieces) // np.repeat(pieces, pieces)
+    pieces = -(-series.length // size)
+    piece = place_in_group(pieces)
+    begin, end = split_equally(series.start, pieces)
     full = end > begin
     begin, end, piece = begin[full], end[full], piece[full]
     if begin.size < 4:

@@ -56,7 +56,7 @@ class ShardEnds:
         panel = read(table, columns, clock=clock)
         series, rows = panel.series, panel.query_rows
         owner = series.owner[rows]
-        near = _ends(series, np.logical_or.reduce(series.observed, axis=1), config.context_rows)
+        near = _ends(series, series.has_data, config.context_rows)
         known = known_ends(series, config.channel_rows)
         head, tail = ((a | b)[rows] for a, b in zip(near, known, strict=True))
         return cls(

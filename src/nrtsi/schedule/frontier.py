@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from nrtsi.core.ragged import concat_ranges
 from nrtsi.core.series import SeriesSet
 
 __all__ = ["Frontier"]
@@ -75,7 +76,7 @@ class Frontier:
         new = np.concatenate([[True], np.diff(left) > 0])  # not in the gap of the one before
         begin = np.searchsorted(self.row, left[new], side="right")
         size = np.searchsorted(self.row, self.right[filled[new]]) - begin
-        return np.arange(size.sum()) + np.repeat(begin - (np.cumsum(size) - size), size)
+        return concat_ranges(begin, begin + size)
 
     def _distances(self, rows: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " chosen"]:
         time, start = self.series.time, self.series.start

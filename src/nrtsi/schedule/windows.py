@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int
 
+from nrtsi.core.ragged import place_in_group
+
 __all__ = ["WindowBatch", "Windows", "windows"]
 
 Cost: TypeAlias = Callable[[Int[np.ndarray, " window"]], Int[np.ndarray, " window"]]
@@ -126,8 +128,7 @@ def _without_own(parts: Windows) -> Windows:
     """Removes targets from the known rows of their own window."""
     size = parts.source_count
     window = np.repeat(np.arange(parts.count), size)
-    inside = np.arange(window.size) - np.repeat(np.cumsum(size) - size, size)
-    sources = parts.sources[parts.first_source[window] + inside]
+    sources = parts.sources[parts.first_source[window] + place_in_group(size)]
     by_row = np.argsort(parts.targets)
     rows = parts.targets[by_row]
     owner = np.repeat(np.arange(parts.count), parts.target_count)[by_row]

@@ -268,4 +268,4 @@ class TrainingRun:
 
 def _observed_rows(series: SeriesSet) -> SeriesSet:
     """Only the rows with observations, so that a segment of sparse data says as much as others."""
-    return series.keep(np.logical_or.reduce(series.observed, axis=1))
+    return series.keep(series.has_data)

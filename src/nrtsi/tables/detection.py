@@ -1,6 +1,6 @@
 """Column roles: which column is the time, the id and the values; detected unless named."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -225,10 +225,10 @@ def _read_times_or_none(frame: nw.DataFrame[Any], name: str) -> Times | None:
     return None
 
 
-def _matching(schema: dict[str, Any], names: Sequence[str], accept: Callable[[Any], bool]) -> Any:
-    """The columns that have one of these names, in any case, and an accepted type."""
-    found = {str(name).casefold(): name for name in reversed(schema) if accept(schema[name])}
-    return [found[name] for name in names if name in found]
+def _with_usual_name(columns: list[str], usual: Sequence[str]) -> list[str]:
+    """The columns that have one of the usual names, in any case, in the order of these."""
+    found = {str(name).casefold(): name for name in reversed(columns)}
+    return [found[name] for name in usual if name in found]
 
 
 def _is_number(dtype: Any) -> bool:
@@ -240,9 +240,8 @@ def _detect_time(
 ) -> tuple[str | None, Times | None, str]:
     """The time column, its times, and a note: by name, by type, then by content."""
     free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
-    for name in _matching(
-        free, _TIME_NAMES, lambda dtype: isinstance(dtype, _DATETIME + _TEXT) or _is_number(dtype)
-    )[:1]:
+    possible = [n for n, d in free.items() if isinstance(d, _DATETIME + _TEXT) or _is_number(d)]
+    for name in _with_usual_name(possible, _TIME_NAMES)[:1]:
         return name, _read_times(frame, name), f"time: column {name!r} (guessed)"
     dated = [name for name, dtype in free.items() if isinstance(dtype, _DATETIME)]
     dated = [name for name in dated if not frame.get_column(name).is_null().any()]
@@ -306,9 +305,8 @@ def _detect_id(
 def _id_candidates(frame: nw.DataFrame[Any], columns: Columns, *, by_type: bool) -> list[str]:
     free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
     labels = [name for name, dtype in free.items() if isinstance(dtype, _LABEL)]
-    found = _matching(
-        free, _ID_NAMES, lambda dtype: isinstance(dtype, _LABEL) or dtype.is_integer()
-    )
+    integers = [name for name, dtype in free.items() if dtype.is_integer()]
+    found = _with_usual_name([name for name in free if name in labels + integers], _ID_NAMES)
     if by_type and len(labels) == 1 and labels[0] not in found:
         found.append(labels[0])
     return found

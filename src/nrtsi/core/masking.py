@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from nrtsi.config import EvaluationConfig
+from nrtsi.config import EvaluationConfig, TrainConfig
 from nrtsi.core.mask_patterns import GapTemplates, blocks, empirical, points
 from nrtsi.core.ragged import count_in_groups, cumulative, place_in_group
 from nrtsi.core.series import Flags, SeriesSet
@@ -18,7 +18,7 @@ __all__ = ["Mask", "Masking", "Kind", "blocks", "empirical", "points", "rows_fai
 Kind = Literal["empirical", "points", "blocks"]  # a pattern of missing cells
 Mask = Literal["auto", "empirical", "points", "blocks"]  # what a caller may request
 MIN_MISSING = 0.02  # share of missing cells from which "auto" imitates the gaps of the data
-RATES = (0.05, 0.95)  # default range of the share of cells that points and blocks hide
+RATES = TrainConfig().hidden  # default range of the share that points and blocks hide
 PIECES = 16  # number of pieces into which scoring cuts a long series, about
 MIN_PIECE_ROWS = 64  # rows of a piece, at least, so that the longest gaps fit
 ROUNDS = 30  # copies of the gaps of the data that scoring overlays, at most

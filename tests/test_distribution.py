@@ -22,9 +22,8 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.evaluation.conformal import GRID, Calibration
 from nrtsi.evaluation.error_correlation import ErrorCorrelation
 from nrtsi.evaluation.method_selection import MethodSelection
-from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.options import ImputeOptions, ImputeTask, Limits
-from nrtsi.imputer.result import SOURCES, ImputationResult
+from nrtsi.imputer.result import SOURCES, ImputationResult, PredictiveDistribution
 from nrtsi.inference import Engine
 from nrtsi.network.heads import Gaussian
 from nrtsi.network.rows import RowNetwork

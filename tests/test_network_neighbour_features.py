@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nrtsi.core.interpolation import Known, interpolate
-from nrtsi.network.neighbour_features import NeighbourFeatures
+from nrtsi.network.features import NeighbourFeatures
 from tests.strategies import seeds, some_series
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ __all__ = ["AttentionRecord", "Engine", "Prediction", "noise", "sub_listener"]
 # Bytes of the windows that a core predicts at once: about what its caches hold.
 BYTES_PER_CORE = 2**25
 
+Cells: TypeAlias = Float[np.ndarray, "row dim"]
+Targets: TypeAlias = Int[np.ndarray, " target"]
+
 
 @dataclass(frozen=True)
 class AttentionRecord:
@@ -34,21 +38,8 @@ class AttentionRecord:
 
     rows: Int[np.ndarray, " attended"]
     """The rows it attends to: known ones near it, and itself."""
-
     weight: Float[np.ndarray, "block head attended"]
     """Weights of each head of each block; they sum to 1 over the rows."""
-
-
-@dataclass(frozen=True)
-class StepPrediction:
-    """The predictions of some targets of a step."""
-
-    rows: Int[np.ndarray, " target"]
-    mean: Float[np.ndarray, "target dim"]
-    """The mean, or a sample."""
-
-    std: Float[np.ndarray, "target dim"]
-    """The standard deviation, given the values known before the step."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +48,10 @@ class Engine:
 
     networks: Sequence[Network]
     """One for each level, the finest first; or a single one for all levels."""
-
     model: ModelConfig
     layout: TokenLayout
     schedule: ScheduleConfig
     predictors: BasePredictors = field(default_factory=BasePredictors)
-
     memory_limit: int = 2**30
     """Bytes of working memory beside the data; a single series may exceed it."""
 
@@ -70,51 +59,33 @@ class Engine:
         self,
         series: SeriesSet,
         *,
-        std: Float[np.ndarray, "row dim"] | None = None,
-        draw: Float[np.ndarray, "row dim"] | None = None,
+        std: Cells | None = None,
+        draw: Cells | None = None,
         listener: Listener | None = None,
     ) -> Prediction:
-        """Predicts every value of `series` and the expected size of its error.
+        """Predicts every value of scaled `series` and the expected size of its error.
 
-        Args:
-            series: The series, scaled.
-            std: Standard deviations of the known values; 0 without it.
-            draw: Standard normal noise that turns means into samples.
-            listener: Is called at every step.
+        `std` are standard deviations of the known values (default: 0); `draw` is standard normal
+        noise that turns means into samples.
         """
-        std = np.zeros_like(series.value) if std is None else std.copy()
-        mean, first = [], 0
+        mean, first = series.value.copy(), 0
+        std = np.zeros_like(mean) if std is None else std.copy()
         row_bytes = 64 + 40 * series.dims * (1 + 2 * self.layout.base_predictors)  # estimate
         for batch in series.batches(self.memory_limit // row_bytes):
             rows = slice(first, first + batch.rows)
             part = sub_listener(listener, first / series.rows, batch.rows / series.rows)
-            noise = None if draw is None else draw[rows]
-            mean.append(self._predict(batch, std[rows], noise, part))
+            remaining = total = int((~batch.observed.all(axis=1)).sum())
+            noise, value = None if draw is None else draw[rows], batch.value
+            for step, state in self.steps(batch, draw=noise, std=std[rows]):
+                value, remaining = state.value, remaining - step.rows.size
+                if part is not None:
+                    part(ImputeStep(int(step.level.max()), 1 - remaining / total))
+            mean[rows] = value
             first += batch.rows
-        return Prediction(np.concatenate(mean) if mean else series.value, std)
-
-    def _predict(
-        self,
-        series: SeriesSet,
-        std: Float[np.ndarray, "row dim"],
-        draw: Float[np.ndarray, "row dim"] | None,
-        listener: Listener | None,
-    ) -> Float[np.ndarray, "row dim"]:
-        remaining = total = int((~series.observed.all(axis=1)).sum())
-        value = series.value
-        for step, state in self.steps(series, draw=draw, std=std):
-            value = state.value
-            remaining -= step.rows.size
-            if listener is not None:
-                listener(ImputeStep(int(step.level.max()), 1 - remaining / total))
-        return value
+        return Prediction(mean, std)
 
     def steps(
-        self,
-        series: SeriesSet,
-        *,
-        draw: Float[np.ndarray, "row dim"] | None = None,
-        std: Float[np.ndarray, "row dim"] | None = None,
+        self, series: SeriesSet, *, draw: Cells | None = None, std: Cells | None = None
     ) -> Iterator[tuple[Step, SeriesSet]]:
         """Carries out the plan and yields each step with the series after it.
 
@@ -128,8 +99,8 @@ class Engine:
                 predictions = self._predict_step(state, step, base_predictions, draw, threads)
                 if std is not None:
                     _propagate_std(state, std, step.rows)
-                for found in predictions:
-                    rows, missing = found.rows, ~state.observed[found.rows]
+                for rows, found in predictions:
+                    missing = ~state.observed[rows]
                     state.value[rows] = np.where(missing, found.mean, state.value[rows])
                     if std is not None:
                         std[rows] = np.hypot(std[rows], np.where(missing, found.std, 0.0))
@@ -141,11 +112,7 @@ class Engine:
     ) -> AttentionRecord:
         """Returns the attention weights of `row`, a target of `step`.
 
-        Args:
-            series: The series before the first step.
-            state: The series before `step`.
-            step: A step of the plan.
-            row: One of its targets.
+        `series` are the data before the first step, `state` those before `step`.
         """
         base_predictions = self.predictors.predict(series)
         context = StepContext.of(state, step.rows, step.distance, self.layout, base_predictions)
@@ -166,20 +133,17 @@ class Engine:
         state: SeriesSet,
         step: Step,
         base_predictions: tuple[BasePrediction, ...],
-        draw: Float[np.ndarray, "row dim"] | None,
+        draw: Cells | None,
         threads: Threads,
-    ) -> list[StepPrediction]:
+    ) -> list[tuple[Targets, Prediction]]:
         """Predicts all targets of a step; none of them is an input of another."""
         context = StepContext.of(state, step.rows, step.distance, self.layout, base_predictions)
         batches = list(self._batches(state, step, threads.count))
         return threads.map(partial(self._predict_batch, context, draw), batches)
 
     def _predict_batch(
-        self,
-        context: StepContext,
-        draw: Float[np.ndarray, "row dim"] | None,
-        work: tuple[Network, WindowBatch],
-    ) -> StepPrediction:
+        self, context: StepContext, draw: Cells | None, work: tuple[Network, WindowBatch]
+    ) -> tuple[Targets, Prediction]:
         network, batch = work
         inputs = tokens(context, batch, self.layout, self.model)
         with torch.inference_mode():
@@ -190,7 +154,7 @@ class Engine:
             mean = prediction.sample(noise.to(network.device))
         valid = batch.target_valid
         mean, std = (t.cpu().numpy()[valid].astype(np.float64) for t in (mean, prediction.std))
-        return StepPrediction(batch.target[valid], mean, std)
+        return batch.target[valid], Prediction(mean, std)
 
     def _batches(
         self, state: SeriesSet, step: Step, threads: int
@@ -208,9 +172,7 @@ class Engine:
                 yield network, batch
 
 
-def _propagate_std(
-    state: SeriesSet, std: Float[np.ndarray, "row dim"], rows: Int[np.ndarray, " target"]
-) -> None:
+def _propagate_std(state: SeriesSet, std: Cells, rows: Targets) -> None:
     """Writes into `std` what targets inherit from the known values around them.
 
     A correction is added to the interpolation of two known values, so the std of these is
@@ -221,7 +183,7 @@ def _propagate_std(
     std[rows] = np.where(state.observed[rows], std[rows], inherited)
 
 
-def noise(series: SeriesSet, seed: int, draw: int) -> Float[np.ndarray, "row dim"]:
+def noise(series: SeriesSet, seed: int, draw: int) -> Cells:
     """Returns standard normal numbers for every cell.
 
     They depend on the seed, the number of the draw and the key of the series, not on other series.

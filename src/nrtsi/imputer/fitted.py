@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -31,6 +31,8 @@ from nrtsi.tables import Panel
 
 __all__ = ["FittedModel"]
 
+Cells: TypeAlias = Float[np.ndarray, "row dim"]
+
 
 @dataclass(frozen=True)
 class FittedModel:
@@ -38,30 +40,23 @@ class FittedModel:
 
     engine: Engine
     scaler: Scaler
-
     fingerprint: Int[np.ndarray, " kept"]
     """Fingerprint of the data it was fitted on."""
-
     setting: str
     preset: str
     steps: int
     history: list[dict[str, Any]]
-
     calibration: Calibration
     """The distribution of its errors on held-out cells."""
-
     holdout: dict[str, Any] | None = None
-    """Digest of the data that cells were held out of, and the arguments of `HoldOut.of`; None if
-    they were held out of separate validation data."""
-
+    """Digest of the data and arguments of `HoldOut.of`; None with separate validation data."""
     auto: tuple[MethodSelection, Calibration] | None = None
     """The best methods of a back-test and the distribution of their errors, once it is made."""
-
     version: str = __version__
     """Version of the library that fitted it."""
 
     def with_memory_limit(self, limit: int) -> "FittedModel":
-        """The same model, using at most `limit` bytes of working memory."""
+        """Returns the same model with a limit of working memory, in bytes."""
         return replace(self, engine=replace(self.engine, memory_limit=limit))
 
     def predict(
@@ -74,15 +69,11 @@ class FittedModel:
     ) -> Prediction:
         """Predicts every cell of `series`, or of `query`, in the units of the data.
 
-        Args:
-            series: The data.
-            query: The same series with more rows, to predict these too.
-            draw: Seed and number of a draw: each step draws values instead of taking their mean.
-            listener: Is called at every step.
+        `query` has the rows of `series` and others. With `draw`, the seed and number of a draw,
+        each step draws values instead of their mean.
 
         Raises:
-            InputError: The data differ from those the model was fitted on, or a draw is requested
-                of a model with a point head.
+            InputError: The data differ from the fitted data, or a point head is to draw.
         """
         if draw is not None and self.engine.model.head == "point":
             raise InputError(
@@ -91,7 +82,7 @@ class FittedModel:
             )
         scaler = self.scaler
 
-        def predict(given: SeriesSet, std: Float[np.ndarray, "row dim"] | None) -> Prediction:
+        def predict(given: SeriesSet, std: Cells | None) -> Prediction:
             self._refuse_partial(given)
             found = self.engine.predict(
                 scaler.scale(given),
@@ -99,21 +90,22 @@ class FittedModel:
                 draw=None if draw is None else noise(given, *draw),
                 listener=listener,
             )
-            mean = self._finite(given, scaler.unscale(found.mean))
+            mean = scaler.unscale(found.mean)
+            _check_finite(given, mean)
             return Prediction(mean, found.std * scaler.spread)
 
         if query is None:
             return predict(series, None)
         return predict_rows(predict, series, query.series, query.original_rows)
 
-    def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Float[np.ndarray, "row dim"]]]:
+    def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Cells]]:
         """Imputes step by step: yields each step and the values after it."""
         self._refuse_partial(series)
         for step, state in self.engine.steps(self.scaler.scale(series)):
             yield step, self.scaler.unscale(state.value)
 
     def attention(self, series: SeriesSet, row: int) -> tuple[SeriesSet, AttentionRecord]:
-        """The known values before a missing row is imputed, and its attention weights.
+        """Returns the known values before a missing row is imputed, and its attention weights.
 
         Raises:
             InputError: Nothing is missing in the row.
@@ -133,7 +125,7 @@ class FittedModel:
         return overlap(self.fingerprint, series) > 0.01
 
     def held_out(self, series: SeriesSet) -> HoldOut | None:
-        """The cells of `series` that training never saw; None if it was fitted on other data."""
+        """Returns the cells of `series` that were held out; None if it saw other data."""
         if self.holdout is None or self.holdout["data"] != series_digest(series):
             return None
         return HoldOut.of(series, **self.holdout["spec"])
@@ -153,7 +145,7 @@ class FittedModel:
         return "rows may be partly observed" if usual else "as requested"
 
     def info(self) -> dict[str, Any]:
-        """Description of the model that JSON can hold."""
+        """Returns a description of the model that JSON can hold."""
         engine = self.engine
         return {
             "version": self.version,
@@ -172,7 +164,7 @@ class FittedModel:
         }
 
     def state(self) -> State:
-        """Tensors by name, and a record that JSON can hold, for a file."""
+        """Returns tensors by name, and a record that JSON can hold, for a file."""
         # Levels that share a network share its weights in the file.
         unique = list(dict.fromkeys(self.engine.networks))
         tensors = {
@@ -182,7 +174,8 @@ class FittedModel:
         }
         own, predictors = self.engine.predictors.state()
         tensors |= {f"predictors.{name}": tensor for name, tensor in own.items()}
-        arrays, fitted = to_state(self._saved)
+        saved = {f.name: getattr(self, f.name) for f in fields(_Saved) if f.name != "layout"}
+        arrays, fitted = to_state(_Saved(layout=self.engine.layout, **saved))
         tensors |= {f"fitted.{name}": torch.from_numpy(each) for name, each in arrays.items()}
         return tensors, self.info() | {
             "networks": [unique.index(network) for network in self.engine.networks],
@@ -194,7 +187,7 @@ class FittedModel:
     def from_state(
         cls, tensors: dict[str, Tensor], record: dict[str, Any], device: torch.device
     ) -> "FittedModel":
-        """The model that `state` describes, on `device`."""
+        """Returns the model that `state` describes, on `device`."""
         model, schedule = ModelConfig(**record["model"]), ScheduleConfig(**record["schedule"])
         saved = from_state(_Saved, with_prefix(tensors, "fitted."), record["fitted"])
         unique = []
@@ -203,32 +196,12 @@ class FittedModel:
             network.load_state_dict(with_prefix(tensors, f"network.{index}."))
             unique.append(network.to(device).eval())
         networks = [unique[index] for index in record["networks"]]
-        predictors = BasePredictors.from_state(
-            with_prefix(tensors, "predictors."), record["predictor_states"]
-        )
+        of_predictors = with_prefix(tensors, "predictors.")
+        predictors = BasePredictors.from_state(of_predictors, record["predictor_states"])
+        engine = Engine(networks, model, saved.layout, schedule, predictors)
         own = {f.name: getattr(saved, f.name) for f in fields(saved) if f.name != "layout"}
-        names = ("setting", "preset", "steps", "version")
-        return cls(
-            engine=Engine(networks, model, saved.layout, schedule, predictors),
-            **own,
-            **{name: record[name] for name in names},
-        )
-
-    @property
-    def _saved(self) -> "_Saved":
-        own = {f.name: getattr(self, f.name) for f in fields(_Saved) if f.name != "layout"}
-        return _Saved(layout=self.engine.layout, **own)
-
-    def _finite(
-        self, series: SeriesSet, filled: Float[np.ndarray, "row dim"]
-    ) -> Float[np.ndarray, "row dim"]:
-        if not np.isfinite(filled).all():
-            row = int(np.argmin(np.isfinite(filled).all(axis=1)))
-            raise InputError(
-                f"series {series.keys[int(series.owner[row])]!r} must lie near the data the model "
-                f"was fitted on, got values so far off that the result is not finite; fit again"
-            )
-        return filled
+        described = {name: record[name] for name in ("setting", "preset", "steps", "version")}
+        return cls(engine=engine, **own, **described)
 
     def _refuse_partial(self, series: SeriesSet) -> None:
         partly = np.flatnonzero(series.partly)
@@ -239,6 +212,16 @@ class FittedModel:
                 f"fitted on, got {partly.size} partly observed rows, the first in series {key!r}; "
                 f"fit with setting='partial'"
             )
+
+
+def _check_finite(series: SeriesSet, value: Cells) -> None:
+    finite = np.isfinite(value).all(axis=1)
+    if not finite.all():
+        raise InputError(
+            f"series {series.keys[int(series.owner[finite.argmin()])]!r} must lie near the data "
+            f"the model was fitted on, got values so far off that the result is not finite; "
+            f"fit again"
+        )
 
 
 @dataclass(frozen=True)

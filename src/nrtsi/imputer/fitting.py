@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +11,23 @@ import numpy as np
 from nrtsi.core.bounds import Bounds
 from nrtsi.core.events import Listener
 from nrtsi.core.fingerprint import fingerprint, series_digest
-from nrtsi.core.prediction import Prediction
 from nrtsi.core.scaling import Scaler
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.state import digest
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import Backtest, run_backtest
+from nrtsi.evaluation.backtest import run_backtest
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import Engine
 from nrtsi.tables import Clock
 from nrtsi.training.curriculum import train
-from nrtsi.training.plan import TrainingSettings
+from nrtsi.training.plan import Trained, TrainingSettings
 from nrtsi.training.settings import has_one_row_per_unit, is_partial, resolve
 
-__all__ = ["Fit", "bounds_of", "fit_model", "holdout_spec", "score"]
+__all__ = ["fit_model", "holdout_spec"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A fitted model and how its training went."""
-
-    model: FittedModel
-    seconds: float
-    interrupted: bool
-    failure: Exception | None
-    """Why training stopped early; the model has the best weights until then."""
 
 
 def fit_model(
@@ -52,32 +40,24 @@ def fit_model(
     listener: Listener | None = None,
     path: Path | None = None,
     resume: bool = False,
-) -> Fit:
-    """Fits a model on the observed cells of `series`.
+) -> tuple[FittedModel, Trained]:
+    """Fits a model on the observed cells of `series`, and returns it with its training.
 
-    Args:
-        params: Parameters of `NRTSI`.
-        series: The data, in the caller's units.
-        clock: The unit of time.
-        names: Names of the channels.
-        validation: Series that select the weights; parts of `series` do without it.
-        listener: Is called at every training step.
-        path: File of the checkpoint.
-        resume: Continue from the checkpoint if it exists.
+    `params` are the parameters of `NRTSI`, `names` those of the channels, and `path` is the file
+    of the checkpoint. `validation`, or parts of `series`, select the weights.
     """
     scaler = _scaler(params["scaling"], series)
-    bounds = bounds_of(params["bounds"], names, scaler)
+    bounds = Bounds.of(params["bounds"], list(names), scaler.spread)
     _warn_of_bounds(bounds, series, names)
     train_set = scaler.scale(series)
     validation_set = None if validation is None else scaler.scale(validation)
     settings = resolve(params, train_set, clock)
     spec = holdout_spec(params, series, clock)
     holdout = HoldOut.of(series if validation is None else validation, **spec, like=series)
-    if holdout is not None and validation_set is None:
-        train_set = holdout.remove_from(train_set)
-    elif holdout is not None and validation_set is not None:
-        validation_set = holdout.remove_from(validation_set)
-    if validation_set is not None:
+    if validation_set is None:
+        train_set = train_set if holdout is None else holdout.remove_from(train_set)
+    else:
+        validation_set = validation_set if holdout is None else holdout.remove_from(validation_set)
         _check_validation(validation_set, settings)
     log.info("setting %s, preset %s", settings.setting, settings.preset)
     trained = train(
@@ -89,14 +69,9 @@ def fit_model(
         resume=resume,
         listener=listener,
     )
+    plan, predictors = trained.plan, trained.predictors.reloaded()
     model = FittedModel(
-        engine=Engine(
-            trained.networks,
-            trained.plan.model,
-            trained.plan.layout,
-            trained.plan.schedule,
-            trained.predictors.reloaded(),
-        ),
+        engine=Engine(trained.networks, plan.model, plan.layout, plan.schedule, predictors),
         scaler=scaler,
         fingerprint=fingerprint(series),
         setting=settings.setting,
@@ -107,58 +82,21 @@ def fit_model(
         holdout=None if validation is not None else {"data": series_digest(series), "spec": spec},
     )
     if holdout is not None and trained.failure is None:
-        backtest = score(model, holdout, clock, names, bounds)
+        backtest = run_backtest(
+            holdout, model.predict, (), clock=clock, names=tuple(names), bounds=bounds
+        )
         model = replace(model, calibration=backtest.calibrate())
-    return Fit(model, trained.seconds, trained.interrupted, trained.failure)
-
-
-def score(
-    model: FittedModel | Exception,
-    holdout: HoldOut,
-    clock: Clock,
-    names: Sequence[str],
-    bounds: Bounds | None,
-    *,
-    baselines: Sequence[str] = (),
-    cells: int = 0,
-    listener: Listener | None = None,
-) -> Backtest:
-    """Predicts the held-out cells by the model and by baselines, and compares with the truth.
-
-    Args:
-        model: The fitted model, or the error that its fit raised.
-        holdout: The hidden cells.
-        clock: The unit of time.
-        names: Names of the channels.
-        bounds: Bounds of the channels.
-        baselines: Names of the baselines.
-        cells: Number of observed cells of the data.
-        listener: Is called at every step of the imputation.
-    """
-
-    def predict(known: SeriesSet) -> Prediction:
-        if isinstance(model, Exception):
-            raise model
-        return model.predict(known, listener=listener)
-
-    return run_backtest(
-        holdout, predict, baselines, clock=clock, names=tuple(names), cells=cells, bounds=bounds
-    )
+    return model, trained
 
 
 def holdout_spec(params: Mapping[str, Any], series: SeriesSet, clock: Clock) -> dict[str, Any]:
-    """Arguments of `HoldOut.of` for these data."""
+    """Returns the arguments of `HoldOut.of` for these data."""
     return {
         "mask": params["mask"],
         "whole_rows": not is_partial(params["setting"], series),
         "seed": int(params["seed"]),
         "day": clock.day if has_one_row_per_unit(series) else None,
     }
-
-
-def bounds_of(bounds: Any, names: Sequence[str], scaler: Scaler) -> Bounds | None:
-    """The bounds of each channel; None without any."""
-    return Bounds.of(bounds, list(names), scaler.spread)
 
 
 def _scaler(scaling: str, series: SeriesSet) -> Scaler:
@@ -189,10 +127,9 @@ def _check_validation(validation: SeriesSet, settings: TrainingSettings) -> None
 
 
 def _identity(settings: TrainingSettings, series: SeriesSet, validation: SeriesSet | None) -> str:
-    """A digest of the data and the settings; a checkpoint resumes only the same run."""
-    parts: list[Any] = []
-    for data in (series,) if validation is None else (series, validation):
-        parts += [data.time, data.value, data.observed, data.start]
+    """Returns a digest of the data and the settings; a checkpoint resumes only the same run."""
+    sets = (series,) if validation is None else (series, validation)
+    parts = [each for s in sets for each in (s.time, s.value, s.observed, s.start)]
     plan = settings.plan()
     values = [
         plan.model.model_dump(),

@@ -8,9 +8,12 @@ import numpy as np
 
 from nrtsi.baselines.base import warn_of_row_numbers
 from nrtsi.core.events import Listener
+from nrtsi.imputer.fitted import FittedModel
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions, ImputeTask
-from nrtsi.imputer.saving import load_model
+from nrtsi.tables import Clock, Columns
+from nrtsi.training import checkpoint
+from nrtsi.training.settings import device_of
 
 __all__ = ["impute", "load"]
 
@@ -21,7 +24,12 @@ def load(path: str | Path, *, device: str = "auto") -> NRTSI:
     Raises:
         CheckpointError: The file is absent, damaged, or not a model of this library.
     """
-    return load_model(NRTSI, Path(path), device)
+    tensors, record = checkpoint.load(Path(path), "model")
+    model = NRTSI(**record["params"] | {"device": device})
+    model.clock_, model.detected_ = Clock(**record["clock"]), ()
+    model.columns_ = Columns(**record["columns"])
+    model.fitted_ = FittedModel.from_state(tensors, record, device_of(device))
+    return model
 
 
 def impute(  # noqa: PLR0913

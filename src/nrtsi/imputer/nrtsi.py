@@ -1,7 +1,9 @@
 """`NRTSI`: the estimator. It reads data, fits, imputes, samples, back-tests and saves."""
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,15 +22,14 @@ from nrtsi.errors import InputError
 from nrtsi.evaluation.backtest import Backtest, check_baselines
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.method_selection import MethodSelection
-from nrtsi.imputer.distribution import PredictiveDistribution
 from nrtsi.imputer.fitted import FittedModel
-from nrtsi.imputer.fitting import bounds_of, fit_model
+from nrtsi.imputer.fitting import fit_model
 from nrtsi.imputer.options import ImputeOptions, ImputeTask, check_levels, check_method
-from nrtsi.imputer.result import ImputationResult
-from nrtsi.imputer.saving import describe, save_model
+from nrtsi.imputer.result import ImputationResult, PredictiveDistribution
 from nrtsi.imputer.selection import backtest_panel, baseline_values, select_method
 from nrtsi.inference import sub_listener
 from nrtsi.tables import Panel, read
+from nrtsi.training import checkpoint as checkpoints
 
 __all__ = ["NRTSI"]
 
@@ -121,21 +122,12 @@ class NRTSI(Imputer):
         bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
     ) -> None:
         super().__init__(time=time, id=id, columns=columns, unit=unit, on_empty=on_empty)
-        self.preset = preset
-        self.setting = setting
-        self.budget = budget
-        self.steps = steps
-        self.seed = seed
-        self.mask = mask
-        self.max_level = max_level
-        self.scaling = scaling
-        self.predictors = predictors
-        self.model = model
-        self.schedule = schedule
-        self.train = train
-        self.device = device
-        self.memory_limit = memory_limit
-        self.bounds = bounds
+        self.preset, self.setting, self.predictors = preset, setting, predictors
+        self.budget, self.steps, self.seed = budget, steps, seed
+        self.mask, self.max_level = mask, max_level
+        self.scaling, self.bounds = scaling, bounds
+        self.model, self.schedule, self.train = model, schedule, train
+        self.device, self.memory_limit = device, memory_limit
 
     setting_ = property(lambda self: self.fitted_.setting)
     preset_ = property(lambda self: self.fitted_.preset)
@@ -211,7 +203,7 @@ class NRTSI(Imputer):
         if hasattr(self, "fitted_"):
             del self.fitted_  # a failed fit must not leave an old model with new columns
         self._record_schema(panel)
-        fit = fit_model(
+        self.fitted_, trained = fit_model(
             self.get_params(deep=False),
             panel.series,
             self.clock_,
@@ -221,9 +213,9 @@ class NRTSI(Imputer):
             path=path,
             resume=resume,
         )
-        self.fitted_, self.seconds_, self.interrupted_ = fit.model, fit.seconds, fit.interrupted
-        if fit.failure is not None:
-            raise fit.failure
+        self.seconds_, self.interrupted_ = trained.seconds, trained.interrupted
+        if trained.failure is not None:
+            raise trained.failure
         return self
 
     def impute(
@@ -254,7 +246,7 @@ class NRTSI(Imputer):
                 length the method with the lowest error in the back-test. The back-test runs here
                 unless it ran before.
             interval: Probability, such as 0.9, of the interval in two more columns per value
-                column, `…_lower` and `…_upper`. They are empty where the cell is observed.
+                column, `…_lower` and `…_upper`. They are empty for observed cells.
             max_gap: Longest gap to impute, a duration such as "6h" or a number of steps, from the
                 observation before to the observation after. Cells of longer gaps stay missing.
             max_width: Widest interval to impute, in the units of the column: one for all columns
@@ -274,13 +266,7 @@ class NRTSI(Imputer):
     def run(
         self, task: ImputeTask, listener: Listener | None = None, *, intervals: bool = False
     ) -> ImputationResult:
-        """Imputes the data of a task.
-
-        Args:
-            task: The data and the options.
-            listener: Is called at every step.
-            intervals: Compute intervals even if the options do not need them.
-        """
+        """Imputes the data of a task; `intervals` computes them even if no option needs them."""
         options, query = task.options, task.query
         intervals = intervals or options.needs_intervals
         selection, calibration = select_method(
@@ -306,15 +292,9 @@ class NRTSI(Imputer):
     ) -> PredictiveDistribution:
         """Predicts every cell of `series`, or of `query`, which has its rows and others.
 
-        The network's standard deviation serves all methods: it only has to tell hard cells from
-        easy ones, and the calibration does the rest.
-
-        Args:
-            series: The data.
-            query: The rows to predict. Default: those of `series`.
-            selection: The method of each channel and gap length. Default: the network alone.
-            calibration: The distribution of the errors. Default: that of the network.
-            listener: Is called at every step.
+        All methods use the network's standard deviation: it ranks cells by difficulty, and the
+        calibration sets the scale.
+        Without `selection` and `calibration`, the network and its calibration predict all cells.
         """
         model, rows = self.limited, series if query is None else query.series
         prediction, gaps = model.predict(series, query, listener=listener), Gaps.of(rows)
@@ -334,7 +314,7 @@ class NRTSI(Imputer):
         )
 
     def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
-        """The mean of every cell, in the units of the data and without bounds."""
+        """Returns the mean of every cell, in the units of the data and without bounds."""
         return self.limited.predict(series).mean
 
     @property
@@ -345,7 +325,7 @@ class NRTSI(Imputer):
     @property
     def channel_bounds(self) -> Bounds | None:
         """The bounds of each channel; None without any."""
-        return bounds_of(self.bounds, self.names, self.fitted_.scaler)
+        return Bounds.of(self.bounds, list(self.names), self.fitted_.scaler.spread)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -420,7 +400,7 @@ class NRTSI(Imputer):
         listener: Listener | None = None,
         method: str = "nrtsi",
     ) -> Any:
-        """Quantiles of every missing cell: `frame` once per level, with a first column `quantile`.
+        """Returns quantiles: `frame` once per level, with a first column `quantile`.
 
         An array gets a first axis instead. The quantiles are those of the errors on held-out
         cells in gaps of about the same length.
@@ -435,15 +415,9 @@ class NRTSI(Imputer):
         return query.stack(values, "quantile", list(levels))
 
     def _query(
-        self,
-        frame: Any,
-        at: Any,
-        every: str | float | None,
-        times: np.ndarray | None,
-        method: str,
-        listener: Listener | None,
+        self, frame: Any, at: Any, every: Any, times: Any, method: str, listener: Listener | None
     ) -> tuple[Panel, Panel, tuple[MethodSelection, Calibration]]:
-        """The data, the rows to predict, their methods and the distribution of the errors."""
+        """Returns the data, the rows to predict, their methods and the error distribution."""
         check_method(method)
         panel = self.read_fitted(frame, times=times)
         query = panel.query(at, every)
@@ -489,8 +463,25 @@ class NRTSI(Imputer):
             NotFittedError: Neither `fit` nor `load` was called.
             InputError: The file cannot be written.
         """
-        save_model(self, Path(path))
+        self.must_be_fitted()
+        tensors, record = self.fitted_.state()
+        checkpoints.save(Path(path), "model", tensors, record | self._description())
 
     def info(self) -> dict[str, Any]:
-        """Description of the model that JSON can hold: parameters, columns, sizes, training."""
-        return describe(self)
+        """Returns a description that JSON can hold: parameters, columns, sizes, training."""
+        self.must_be_fitted()
+        return self.fitted_.info() | self._description()
+
+    def _description(self) -> dict[str, Any]:
+        columns, params = self.columns_, self.get_params(deep=False)
+        return {
+            "columns": {"time": columns.time, "id": columns.id, "values": columns.values},
+            "clock": asdict(self.clock_),
+            "params": json.loads(json.dumps(params, default=_to_json)),
+        }
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return dict(value) if isinstance(value, Mapping) else list(value)

@@ -32,7 +32,11 @@ class ImputeOptions:
 
     def __post_init__(self) -> None:
         check_method(self.method)
-        _check_interval(self.interval)
+        interval = self.interval
+        if interval is not None and not _is_probability(interval, most=1 - 1e-6):
+            raise InputError(
+                f"interval must be a probability between 0 and 1, got {interval!r}; write 0.9"
+            )
 
     @classmethod
     def pop(cls, arguments: dict[str, Any]) -> "ImputeOptions":
@@ -56,7 +60,7 @@ class ImputeOptions:
         return self.adds_columns or self.max_width is not None
 
     def columns(self, name: str) -> list[str]:
-        """The columns that are added for the value column `name`.
+        """Returns the columns that are added for the value column `name`.
 
         >>> ImputeOptions(interval=0.9).columns("no2")
         ['no2_lower', 'no2_upper']
@@ -71,7 +75,6 @@ class RefusedCells:
 
     too_long: Bool[np.ndarray, "row dim"]
     """The gap is longer than allowed."""
-
     too_wide: Bool[np.ndarray, "row dim"]
     """The interval is wider than allowed, though the gap is not too long."""
 
@@ -87,24 +90,32 @@ class Limits:
 
     longest: float
     """Length of a gap, in units, from the observation before to the one after."""
-
     widest: Float[np.ndarray, " dim"]
     """Width of an interval by channel, in the units of the data."""
 
     @classmethod
     def of(cls, options: ImputeOptions, clock: Clock, names: Sequence[str]) -> "Limits":
-        """The limits that `options` set for columns `names`.
+        """Returns the limits that `options` set for columns `names`.
 
         Raises:
             InputError: A limit is not a length or a width, or names an unknown column.
         """
-        longest = (
-            inf if options.max_gap is None else clock.parse_length(options.max_gap, "max_gap")
-        )
-        return cls(longest, _widths(options.max_width, names))
+        gap, width = options.max_gap, options.max_width
+        if isinstance(width, Mapping):
+            unknown = [name for name in width if name not in names]
+            if unknown:
+                raise InputError(
+                    f"max_width must name imputed columns, which are {', '.join(names)}, "
+                    f"got {unknown[0]!r}; leave it out or correct it"
+                )
+            widest = [_width(width[name]) if name in width else inf for name in names]
+        else:
+            widest = [inf if width is None else _width(width)] * len(names)
+        longest = inf if gap is None else clock.parse_length(gap, "max_gap")
+        return cls(longest, np.array(widest))
 
     def refused(self, gaps: Gaps, width: Float[np.ndarray, "row dim"] | None) -> RefusedCells:
-        """The missing cells that exceed a limit."""
+        """Returns the missing cells that exceed a limit."""
         missing = gaps.number >= 0
         # Rounding in uneven times must not decide about a gap of exactly this length.
         too_long = missing & (gaps.length > self.longest * (1 + 1e-9))
@@ -120,10 +131,8 @@ class ImputeTask:
 
     panel: Panel
     """The data as they were read."""
-
     query: Panel
     """The rows to return: `panel` itself, or those of `at` or `every`."""
-
     options: ImputeOptions
     limits: Limits
 
@@ -144,9 +153,7 @@ class ImputeTask:
         options = options or ImputeOptions()
         query, names = panel.query(at, every), [str(name) for name in panel.columns.values or ()]
         if options.adds_columns:
-            query.writer.check_new_columns(
-                [new for name in names for new in options.columns(name)]
-            )
+            query.writer.check_new_columns([c for name in names for c in options.columns(name)])
         return cls(panel, query, options, Limits.of(options, panel.clock, names))
 
 
@@ -161,36 +168,16 @@ def check_method(method: str) -> None:
 
 def check_levels(levels: Any) -> None:
     """Refuses levels that are not probabilities."""
-    numbers = isinstance(levels, list | tuple | np.ndarray) and len(levels) > 0
-    if not numbers or not all(
-        isinstance(level, int | float | np.number) and 0 < level < 1 for level in levels
-    ):
+    is_list = isinstance(levels, list | tuple | np.ndarray) and len(levels) > 0
+    if not is_list or not all(_is_probability(level) for level in levels):
         raise InputError(
             f"levels must be a list of numbers between 0 and 1, got {levels!r}; "
             f"write (0.05, 0.5, 0.95)"
         )
 
 
-def _check_interval(interval: Any) -> None:
-    is_number = isinstance(interval, int | float | np.number) and not isinstance(interval, bool)
-    if interval is not None and not (is_number and 0 < interval < 1 - 1e-6):
-        raise InputError(
-            f"interval must be a probability between 0 and 1, got {interval!r}; write 0.9"
-        )
-
-
-def _widths(
-    max_width: float | Mapping[str, float] | None, names: Sequence[str]
-) -> Float[np.ndarray, " dim"]:
-    if not isinstance(max_width, Mapping):
-        return np.full(len(names), inf if max_width is None else _width(max_width))
-    unknown = [name for name in max_width if name not in names]
-    if unknown:
-        raise InputError(
-            f"max_width must name imputed columns, which are {', '.join(names)}, "
-            f"got {unknown[0]!r}; leave it out or correct it"
-        )
-    return np.array([_width(max_width[name]) if name in max_width else inf for name in names])
+def _is_probability(value: Any, most: float = 1.0) -> bool:
+    return isinstance(value, int | float | np.number) and bool(0 < value < most)
 
 
 def _width(width: Any) -> float:

@@ -9,13 +9,14 @@ from jaxtyping import Float
 
 from nrtsi.baselines import BASELINES
 from nrtsi.core.events import Listener
+from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
-from nrtsi.evaluation.backtest import BASELINE_FAILURES, MODEL_FAILURES, Backtest
+from nrtsi.evaluation.backtest import BASELINE_FAILURES, MODEL_FAILURES, Backtest, run_backtest
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.evaluation.method_selection import MethodSelection
-from nrtsi.imputer.fitting import holdout_spec, score
+from nrtsi.imputer.fitting import holdout_spec
 from nrtsi.tables import Clock, Panel
 
 if TYPE_CHECKING:
@@ -32,14 +33,9 @@ def select_method(
     calibrated: bool = True,
     listener: Listener | None = None,
 ) -> tuple[MethodSelection, Calibration]:
-    """The method of each channel and gap length, and the distribution of its errors.
+    """Returns the method of each channel and gap length, and the distribution of its errors.
 
-    Args:
-        model: A fitted model; "auto" keeps the result of its back-test there.
-        panel: The data.
-        method: "nrtsi", "auto" or the name of a baseline.
-        calibrated: Back-test a baseline to calibrate it.
-        listener: Is called at every step.
+    The model keeps the result of "auto". A baseline is back-tested only if it is `calibrated`.
     """
     dims = panel.series.dims
     if method == "nrtsi":
@@ -64,13 +60,15 @@ def backtest_panel(
     listener: Listener | None = None,
 ) -> Backtest:
     """Does what `NRTSI.backtest` describes, for data that were read already."""
-    series = panel.series
+    series, failure, scored = panel.series, None, model
     fitted = model.fitted_ if model.__sklearn_is_fitted__() else None
     holdout = None if fitted is None else fitted.held_out(series)
-    scored, failure = model, None
     if fitted is None or (holdout is None and fitted.has_seen(series)):
-        scored, failure = _refitted(model, panel, listener)
-        holdout = scored.fitted_.held_out(series) if failure is None else None
+        scored = type(model)(**model.get_params(deep=False))
+        try:
+            holdout = scored.fit_panel(panel, listener=listener).fitted_.held_out(series)
+        except MODEL_FAILURES as error:
+            failure, holdout = error, None
     spec = holdout_spec(scored.get_params(deep=False), series, panel.clock)
     holdout = holdout or HoldOut.of(series, **spec)
     if holdout is None:
@@ -78,15 +76,20 @@ def backtest_panel(
             f"the data must have enough observed cells to hide some, got "
             f"{series.observed.sum()} observed cells in {series.series} series; give more rows"
         )
-    backtest = score(
-        scored.limited if failure is None else failure,
+
+    def predict(known: SeriesSet) -> Prediction:
+        if failure is not None:
+            raise failure
+        return scored.limited.predict(known, listener=listener)
+
+    backtest = run_backtest(
         holdout,
-        panel.clock,
-        [str(name) for name in panel.columns.values or ()],
-        scored.channel_bounds if failure is None else None,
-        baselines=baselines,
+        predict,
+        baselines,
+        clock=panel.clock,
+        names=tuple(str(name) for name in panel.columns.values or ()),
         cells=int(series.observed.sum()),
-        listener=listener,
+        bounds=scored.channel_bounds if failure is None else None,
     )
     if fitted is not None and set(baselines) == set(BASELINES):
         model.fitted_ = replace(fitted, auto=(backtest.selection, backtest.calibrate("auto")))
@@ -96,25 +99,12 @@ def backtest_panel(
 def baseline_values(
     name: str, series: SeriesSet, query: Panel, clock: Clock
 ) -> Float[np.ndarray, "row dim"]:
-    """The values of a baseline that is fitted on the data."""
+    """Returns the values of a baseline that is fitted on the data."""
     baseline = BASELINES[name](on_empty="skip")
     baseline.clock_ = clock
     try:
         baseline.fit_series(series)
         return baseline.values(series, query)
     except BASELINE_FAILURES as error:
-        raise InputError(
-            f"{name} cannot impute these data: {error}; use another method"
-        ) from error
-
-
-def _refitted(
-    model: "NRTSI", panel: Panel, listener: Listener | None
-) -> "tuple[NRTSI, Exception | None]":
-    """A copy fitted on these data, and the error if it cannot be fitted."""
-    copy = type(model)(**model.get_params(deep=False))
-    try:
-        copy.fit_panel(panel, listener=listener)
-    except MODEL_FAILURES as error:
-        return copy, error
-    return copy, None
+        message = f"{name} cannot impute these data: {error}; use another method"
+        raise InputError(message) from error

@@ -1,24 +1,40 @@
 """Multi-head attention over S ∪ G, the known tokens (S) and the target tokens (G) of windows."""
 
+from typing import TypeAlias
+
 import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
+from nrtsi.config import ModelConfig
+from nrtsi.network.layers import feed_forward, norm
+
 __all__ = [
+    "Block",
     "SetAttention",
     "SummaryAttention",
+    "TokenSet",
     "additive_mask",
+    "angles_of",
     "attention_mask",
     "rotary_angles",
     "rotate",
 ]
 
+TokenSet: TypeAlias = Float[Tensor, "window set width"]
+Attended: TypeAlias = Float[Tensor, "window query width"]
+Bias: TypeAlias = Float[Tensor, "#window 1 #query set"]
+"""Additive mask of the attention scores."""
+
+Angles: TypeAlias = Complex[Tensor, "window set 1 pairs"]
+"""The `rotary_angles` of the tokens' times, for relative time."""
+
 
 def attention_mask(
     valid: Bool[Tensor, "window set"], n_known: int
 ) -> Bool[Tensor, "window set set"]:
-    """Returns True where the token of the row attends to the token of the column.
+    """Returns True if the token of the row attends to the token of the column.
 
     Every token attends to the known tokens and to itself; known tokens also attend to the targets.
     Targets do not attend to each other, unless nothing is known (the paper's appendix).
@@ -31,13 +47,13 @@ def attention_mask(
 
 
 def additive_mask(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
-    """Converts a mask to a bias on attention scores: 0 where it is True, -∞ elsewhere."""
+    """Converts a mask to a bias on attention scores: 0 for True, -∞ for False."""
     return torch.where(mask, torch.zeros((), dtype=dtype, device=mask.device), -torch.inf)
 
 
 def rotary_angles(
     time: Float[Tensor, "window set"], pairs: int, periods: tuple[float, float]
-) -> Complex[Tensor, "window set 1 pairs"]:
+) -> Angles:
     """Returns exp(i·2πt/p) for geometrically spaced periods p, from the first to the second."""
     shortest, longest = periods
     step = (longest / shortest) ** (1 / max(1, pairs - 1))
@@ -46,8 +62,15 @@ def rotary_angles(
     return torch.complex(angle.cos(), angle.sin())  # torch.polar is slower
 
 
+def angles_of(time: Float[Tensor, "window set"], config: ModelConfig) -> Angles | None:
+    """Returns the rotary angles of a network; None if its attention ignores relative time."""
+    if not config.relative:
+        return None
+    return rotary_angles(time, config.head_size // 2, config.rotary_periods)
+
+
 def rotate(
-    channels: Float[Tensor, "window set head size"], angles: Complex[Tensor, "window set 1 pairs"]
+    channels: Float[Tensor, "window set head size"], angles: Angles
 ) -> Float[Tensor, "window set head size"]:
     """Rotates pairs of channels (rotary position embedding).
 
@@ -60,13 +83,7 @@ def rotate(
 
 
 class SetAttention(nn.Module):
-    """Multi-head attention that is equivariant to permutations of the set.
-
-    Args:
-        width: Channels of a token.
-        heads: Attention heads.
-        head_size: Channels of each head's queries, keys and values.
-    """
+    """Multi-head attention that is equivariant to permutations of the set."""
 
     def __init__(self, width: int, heads: int, head_size: int) -> None:
         super().__init__()
@@ -77,29 +94,14 @@ class SetAttention(nn.Module):
         self.out = nn.Linear(heads * head_size, width, bias=False)
 
     def forward(
-        self,
-        tokens: Float[Tensor, "window set width"],
-        first: int,
-        bias: Float[Tensor, "#window 1 #query set"] | None,
-        angles: Complex[Tensor, "window set 1 pairs"] | None,
-    ) -> Float[Tensor, "window query width"]:
-        """Returns the attention output of the tokens from index `first` on.
-
-        Args:
-            tokens: The set.
-            first: Index of the first token that attends; all tokens are attended to.
-            bias: Additive mask of the attention scores.
-            angles: The `rotary_angles` of the tokens' times, for relative time.
-        """
+        self, tokens: TokenSet, first: int, bias: Bias | None, angles: Angles | None
+    ) -> Attended:
+        """Returns the attention output of the tokens from index `first` on."""
         query, key, value = self._project(tokens, first, angles)
         return self._merge(scaled_dot_product_attention(query, key, value, bias))
 
     def weights(
-        self,
-        tokens: Float[Tensor, "window set width"],
-        first: int,
-        bias: Float[Tensor, "#window 1 #query set"] | None,
-        angles: Complex[Tensor, "window set 1 pairs"] | None,
+        self, tokens: TokenSet, first: int, bias: Bias | None, angles: Angles | None
     ) -> Float[Tensor, "window head query set"]:
         """Returns the softmax weights that `forward` uses; they sum to 1 over the set."""
         query, key, _ = self._project(tokens, first, angles)
@@ -107,10 +109,7 @@ class SetAttention(nn.Module):
         return (scores if bias is None else scores + bias).softmax(-1)
 
     def _project(
-        self,
-        tokens: Float[Tensor, "window set width"],
-        first: int,
-        angles: Complex[Tensor, "window set 1 pairs"] | None,
+        self, tokens: TokenSet, first: int, angles: Angles | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns queries, keys and values, (window, head, set, head_size)."""
         keys = [self.key.weight, self.value.weight]
@@ -123,17 +122,13 @@ class SetAttention(nn.Module):
             query, key = rotate(query, angles[:, first:]), rotate(key, angles)
         return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
-    def _by_head(
-        self, tokens: Float[Tensor, "window set width"], weights: list[Tensor]
-    ) -> list[Float[Tensor, "window set head head_size"]]:
+    def _by_head(self, tokens: TokenSet, weights: list[Tensor]) -> list[Tensor]:
         joined = linear(tokens, torch.cat(weights))
         size = joined.shape[-1] // (len(weights) * self.heads)
         by_head = joined.reshape(*joined.shape[:2], len(weights) * self.heads, size)
         return list(torch.split(by_head, self.heads, dim=2))
 
-    def _merge(
-        self, by_head: Float[Tensor, "window head query size"]
-    ) -> Float[Tensor, "window query width"]:
+    def _merge(self, by_head: Float[Tensor, "window head query size"]) -> Attended:
         return self.out(by_head.transpose(1, 2).flatten(-2))
 
 
@@ -142,12 +137,6 @@ class SummaryAttention(SetAttention):
 
     Learnt queries summarise the keys and the values of the set; the tokens attend to the summaries
     (induced set attention, as in the Set Transformer).
-
-    Args:
-        width: Channels of a token.
-        heads: Attention heads.
-        head_size: Channels of each head.
-        summaries: Number of summaries.
     """
 
     def __init__(self, width: int, heads: int, head_size: int, summaries: int) -> None:
@@ -155,14 +144,27 @@ class SummaryAttention(SetAttention):
         self.summary_query = nn.Parameter(torch.randn(1, heads, summaries, head_size))
 
     def forward(
-        self,
-        tokens: Float[Tensor, "window set width"],
-        first: int,
-        bias: Float[Tensor, "#window 1 #query set"] | None,
-        angles: Complex[Tensor, "window set 1 pairs"] | None,
-    ) -> Float[Tensor, "window query width"]:
+        self, tokens: TokenSet, first: int, bias: Bias | None, angles: Angles | None
+    ) -> Attended:
         """Returns the attention output of the tokens from index `first` on."""
         query, key, value = self._project(tokens, first, angles)
         learnt = self.summary_query.to(key.dtype).expand(key.shape[0], -1, -1, -1)
         keys, values = (scaled_dot_product_attention(learnt, key, x, bias) for x in (key, value))
         return self._merge(scaled_dot_product_attention(query, keys, values))
+
+
+class Block(nn.Module):
+    """Self-attention and a feed-forward layer, each with a residual connection."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = SetAttention(config.width, config.heads, config.head_size)
+        self.feed_forward = feed_forward(config)
+        self.attention_norm = norm(config)
+        self.feed_forward_norm = norm(config)
+
+    def forward(self, tokens: TokenSet, first: int, bias: Bias, angles: Angles | None) -> Attended:
+        """Encodes the tokens from index `first` on, which attend to all tokens."""
+        attended = self.attention(self.attention_norm(tokens), first, bias, angles)
+        encoded = tokens[:, first:] + attended
+        return encoded + self.feed_forward(self.feed_forward_norm(encoded))

@@ -1,6 +1,7 @@
 """`Network`: the base class of all networks, with the blend, the shrinkage and the head."""
 
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,33 +23,23 @@ __all__ = ["Network"]
 class Network(nn.Module, ABC):
     """Predicts the targets of windows; a subclass encodes the tokens.
 
-    With `config.residual` the prediction of a cell is `blend + correction_scale × shrinkage × h`,
-    where h is the output of the head and the blend is a weighted mean of linear interpolation and
-    the base predictions. The buffers have one entry per distance bin and channel.
-
-    Args:
-        config: Sizes and inputs.
-        layout: Channels of the tokens.
+    With `config.residual` the prediction of a cell is `blend + correction_scale × shrinkage × h`:
+    h is the output of the head, the blend a weighted mean of linear interpolation and the base
+    predictions. The buffers have one entry per distance bin and channel.
     """
 
     feature_scale: Tensor
     """Root mean square of each input channel, by which it is divided."""
-
     blend_weights: Tensor
     """Weight of each base prediction in the blend; the rest is the weight of interpolation."""
-
     correction_scale: Tensor
     """Root mean squared error of the blend: the unit of the corrections."""
-
     shrinkage: Tensor
     """Factor of the corrections, fitted after training."""
-
     scale_factor: Tensor
     """Factor of the predicted std, fitted after training."""
-
     scales_features: ClassVar[bool] = True
     """Whether the input channels are divided by their root mean square."""
-
     windows_per_core: ClassVar[int] = 32
     """Windows of a training step from which another core makes the step faster."""
 
@@ -62,7 +53,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
-        """Returns True where the target attends to the token in a single block."""
+        """Returns True if the target attends to the token in a single block."""
 
     @abstractmethod
     def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
@@ -77,11 +68,10 @@ class Network(nn.Module, ABC):
         chosen: Bool[np.ndarray, " target"] | None = None,
     ) -> Windows:
         """Divides the targets of a step, or the chosen ones, among windows of known rows."""
-        known, level = cls.known_rows(step)
-        chosen = np.ones(step.rows.size, dtype=bool) if chosen is None else chosen
-        return windows(
-            np.flatnonzero(known), step.rows[chosen], level[chosen], start, config.window_rows
-        )
+        (known, level), rows = cls.known_rows(step), step.rows
+        if chosen is not None:
+            rows, level = rows[chosen], level[chosen]
+        return windows(np.flatnonzero(known), rows, level, start, config.window_rows)
 
     @classmethod
     def known_rows(cls, step: Step) -> tuple[Bool[np.ndarray, " row"], Int[np.ndarray, " target"]]:
@@ -130,9 +120,8 @@ class Network(nn.Module, ABC):
             _by_cell(buffer, tokens.distance_bin)
             for buffer in (self.shrinkage, self.scale_factor, self.correction_scale)
         )
-        return prediction.shrunk(shrinkage, scale_factor).shifted(
-            self.blend(tokens), correction_scale
-        )
+        shrunk = prediction.shrunk(shrinkage, scale_factor)
+        return shrunk.shifted(self.blend(tokens), correction_scale)
 
     def inputs(self, tokens: Tokens) -> Float[Tensor, "window set channel"]:
         """Returns the features of the tokens, scaled and clipped."""
@@ -156,16 +145,11 @@ class Network(nn.Module, ABC):
         def record(attention: SetAttention, arguments: tuple[Any, ...]) -> None:
             weights.append(attention.weights(*arguments))
 
-        hooks = [
-            module.register_forward_pre_hook(record)
-            for module in layers.modules()
-            if isinstance(module, SetAttention)
-        ]
-        try:
+        with ExitStack() as hooks:
+            for module in layers.modules():
+                if isinstance(module, SetAttention):
+                    hooks.enter_context(module.register_forward_pre_hook(record))
             self(tokens)
-        finally:
-            for hook in hooks:
-                hook.remove()
         return weights
 
 
@@ -184,7 +168,5 @@ def _by_cell(
     distance_bin: Int[Tensor, "window target *#predictor #dim"],
 ) -> Float[Tensor, "window target *predictor dim"]:
     """Looks up the entry of each target's distance bin and channel."""
-    others = torch.meshgrid(
-        *(torch.arange(size, device=buffer.device) for size in buffer.shape[1:]), indexing="ij"
-    )
-    return buffer[(distance_bin, *others)]
+    sizes = (torch.arange(size, device=buffer.device) for size in buffer.shape[1:])
+    return buffer[(distance_bin, *torch.meshgrid(*sizes, indexing="ij"))]

@@ -1,6 +1,6 @@
 """A network for partially observed rows: one token per cell, attention over time and channels."""
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from jaxtyping import Bool, Complex, Float, Int
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
-from nrtsi.network.attention import SetAttention, SummaryAttention, additive_mask, rotary_angles
+from nrtsi.network.attention import SetAttention, SummaryAttention, additive_mask, angles_of
 from nrtsi.network.base import Network, row_floats, token_floats
 from nrtsi.network.heads import CellDistribution
 from nrtsi.network.layers import feed_forward, norm
@@ -16,6 +16,10 @@ from nrtsi.network.tokens import TokenLayout, Tokens
 from nrtsi.schedule.plan import Step
 
 __all__ = ["CellNetwork"]
+
+Cells: TypeAlias = Float[Tensor, "window dim row width"]
+ChannelBias: TypeAlias = Float[Tensor, "channel 1 1 row"]
+ChannelAngles: TypeAlias = Complex[Tensor, "channel row 1 pairs"]
 
 
 class CellNetwork(Network):
@@ -63,13 +67,19 @@ class CellNetwork(Network):
 
     def forward(self, tokens: Tokens) -> CellDistribution:
         """Predicts the targets of every window."""
-        packed = _Packed.of(tokens)
-        encoded = self._embed(packed.feature)
-        bias = packed.bias(self.dims, encoded.dtype)
-        angles = self._angles(packed.time)
+        rows, index = _without_padding(tokens)
+        window = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)
+        valid, encoded = tokens.valid[window, rows], self._embed(tokens.feature[window, rows])
+        bias = angles = None
+        if not valid.all():
+            mask = additive_mask(valid, encoded.dtype)
+            bias = mask.repeat_interleave(self.dims, dim=0)[:, None, None]
+        if (by_row := angles_of(tokens.time[window, rows], self.config)) is not None:
+            angles = by_row.repeat_interleave(self.dims, dim=0)
         for block in self.blocks:
             encoded = block(encoded, bias, angles)
-        return self._predict(packed.targets(encoded.transpose(1, 2)), tokens)
+        targets = encoded.transpose(1, 2)[window, index[:, tokens.n_known :]]
+        return self._predict(targets, tokens)
 
     def attention_mask(self, tokens: Tokens) -> Bool[Tensor, "window target set"]:
         """Returns True for all rows of the window, targets too."""
@@ -78,29 +88,22 @@ class CellNetwork(Network):
 
     def attention_weights(self, tokens: Tokens) -> list[Float[Tensor, "window head target set"]]:
         """Returns the weights of the attention over time, averaged over the cells of a target."""
-        packed = _Packed.of(tokens)
         layers = nn.ModuleList(
             block.time_attention for block in self.blocks if isinstance(block, CellBlock)
         )
-        return [packed.unpacked(w, self.dims) for w in self._recorded_weights(layers, tokens)]
+        _, index = _without_padding(tokens)
+        window = torch.arange(index.shape[0], device=index.device)[:, None, None]
+        pairs = window, index[:, tokens.n_known :, None], index[:, None]
+        recorded = self._recorded_weights(layers, tokens)
+        means = (each.reshape(-1, self.dims, *each.shape[1:]).mean(dim=1) for each in recorded)
+        return [mean.permute(0, 2, 3, 1)[pairs].permute(0, 3, 1, 2) for mean in means]
 
-    def _embed(
-        self, feature: Float[Tensor, "window row channel"]
-    ) -> Float[Tensor, "window dim row width"]:
+    def _embed(self, feature: Float[Tensor, "window row channel"]) -> Cells:
         end = feature.shape[-1] - self.n_last
         of_cells = feature[..., self.n_first : end].reshape(*feature.shape[:2], -1, self.dims)
         of_row = torch.cat([feature[..., : self.n_first], feature[..., end:]], dim=-1)
         cells = self.embed(of_cells.permute(0, 3, 1, 2)) + self.embed_row(of_row).unsqueeze(1)
         return cells + self.channel_embedding[:, None]
-
-    def _angles(
-        self, time: Float[Tensor, "window row"]
-    ) -> Complex[Tensor, "sequence row 1 pairs"] | None:
-        config = self.config
-        if not config.relative:
-            return None
-        angles = rotary_angles(time, config.head_size // 2, config.rotary_periods)
-        return angles.repeat_interleave(self.dims, dim=0)
 
 
 class CellBlock(nn.Module):
@@ -120,11 +123,8 @@ class CellBlock(nn.Module):
         self.feed_forward_norm = norm(config)
 
     def forward(
-        self,
-        cells: Float[Tensor, "window dim row width"],
-        bias: Float[Tensor, "sequence 1 1 row"] | None,
-        angles: Complex[Tensor, "sequence row 1 pairs"] | None,
-    ) -> Float[Tensor, "window dim row width"]:
+        self, cells: Cells, bias: ChannelBias | None, angles: ChannelAngles | None
+    ) -> Cells:
         """Encodes the cells of windows."""
         windows, dims = cells.shape[:2]
         channels = self.time_norm(cells).flatten(0, 1)
@@ -137,53 +137,18 @@ class CellBlock(nn.Module):
         return cells + self.feed_forward(self.feed_forward_norm(cells))
 
 
-@dataclass(frozen=True)
-class _Packed:
-    """The rows of windows without the padding between known rows and targets.
+def _without_padding(
+    tokens: Tokens,
+) -> tuple[Int[Tensor, "window row"], Int[Tensor, "window set"]]:
+    """Moves the padding between known rows and targets to the end, and cuts what all share.
 
-    Of partially observed rows some windows have many known rows and few targets, others few and
-    many: padded for both, windows would be twice as long.
+    If rows are partially observed, some windows have many known rows and few targets, others few
+    and many: padded for both, windows would be twice as long.
+
+    Returns:
+        The tokens to keep, and the index of each token of the set among them (the last for
+        padding).
     """
-
-    feature: Float[Tensor, "window row channel"]
-    time: Float[Tensor, "window row"]
-    valid: Bool[Tensor, "window row"]
-
-    index: Int[Tensor, "window set"]
-    """Index of each token of the set among the rows; the last row for padding."""
-
-    n_known: int
-
-    @classmethod
-    def of(cls, tokens: Tokens) -> "_Packed":
-        order = torch.argsort(~tokens.valid, dim=1, stable=True)
-        size = int(tokens.valid.sum(dim=1).max())
-        window = torch.arange(order.shape[0], device=order.device).unsqueeze(1)
-        index = torch.argsort(order, dim=1).clamp(max=size - 1)
-        first = window, order[:, :size]
-        return cls(
-            tokens.feature[first], tokens.time[first], tokens.valid[first], index, tokens.n_known
-        )
-
-    def bias(self, dims: int, dtype: torch.dtype) -> Float[Tensor, "sequence 1 1 row"] | None:
-        """Returns the additive mask of the padding for every channel; None without padding."""
-        if self.valid.all():
-            return None
-        mask = additive_mask(self.valid, dtype)
-        return mask.repeat_interleave(dims, dim=0)[:, None, None]
-
-    def targets(
-        self, rows: Float[Tensor, "window row dim width"]
-    ) -> Float[Tensor, "window target dim width"]:
-        """Returns the rows that are targets, in the order of the set."""
-        window = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)
-        return rows[window, self.index[:, self.n_known :]]
-
-    def unpacked(
-        self, weights: Float[Tensor, "sequence head row row"], dims: int
-    ) -> Float[Tensor, "window head target set"]:
-        """Converts weights between rows to weights between targets and tokens of the set."""
-        mean = weights.reshape(-1, dims, *weights.shape[1:]).mean(dim=1)
-        window = torch.arange(mean.shape[0], device=mean.device)[:, None, None]
-        target = self.index[:, self.n_known :, None]
-        return mean.permute(0, 2, 3, 1)[window, target, self.index[:, None]].permute(0, 3, 1, 2)
+    order = torch.argsort(~tokens.valid, dim=1, stable=True)
+    size = int(tokens.valid.sum(dim=1).max())
+    return order[:, :size], torch.argsort(order, dim=1).clamp(max=size - 1)

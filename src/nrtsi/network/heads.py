@@ -1,7 +1,7 @@
 """Output heads: map an encoded target to a point prediction or a Gaussian for every cell."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -11,80 +11,36 @@ from nrtsi.config import ModelConfig
 
 __all__ = ["HEADS", "CellDistribution", "Gaussian", "GaussianHead", "Point", "PointHead"]
 
-
-@runtime_checkable
-class CellDistribution(Protocol):
-    """The predictive distribution of cells, as training and inference use it."""
-
-    @property
-    def mean(self) -> Float[Tensor, "*batch dim"]:
-        """The point prediction."""
-        ...
-
-    @property
-    def std(self) -> Float[Tensor, "*batch dim"]:
-        """The expected size of its error."""
-        ...
-
-    def shifted(
-        self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
-    ) -> "CellDistribution":
-        """Returns the distribution of `shift + scale × cell`."""
-        ...
-
-    def shrunk(
-        self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
-    ) -> "CellDistribution":
-        """Returns the distribution with `share × mean` and `scale_factor × std`."""
-        ...
-
-    def sample(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Returns the sample that standard normal `noise` determines."""
-        ...
-
-    def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
-        """Returns the quantile of every cell."""
-        ...
-
-    def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Returns the training loss of every cell, unreduced."""
-        ...
+Cells: TypeAlias = Float[Tensor, "*batch dim"]
+Factor: TypeAlias = Float[Tensor, "#*batch dim"]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point prediction; it knows no uncertainty, and its `std` is the unit of the cells."""
+    """A point prediction without uncertainty; its `std` is the unit of the cells."""
 
-    mean: Float[Tensor, "*batch dim"]
-    unit: Float[Tensor, "#*batch dim"] | float = 1.0
+    mean: Cells
+    unit: Factor | float = 1.0
 
     @property
-    def std(self) -> Float[Tensor, "*batch dim"]:
+    def std(self) -> Cells:
         """The unit."""
         return torch.ones_like(self.mean) * self.unit
 
-    def shifted(
-        self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
-    ) -> "Point":
+    def shifted(self, shift: Cells, scale: Factor) -> "Point":
         """Returns the prediction of `shift + scale × cell`."""
         return Point(shift + scale * self.mean, scale * self.unit)
 
-    def shrunk(
-        self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
-    ) -> "Point":
+    def shrunk(self, share: Factor, scale_factor: Factor) -> "Point":
         """Returns the prediction with `share × mean`."""
         return Point(share * self.mean, self.unit)
 
-    def sample(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+    def sample(self, noise: Cells) -> Cells:
         """Returns the mean."""
         return self.mean
 
-    def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
-        """Returns the mean."""
-        return self.mean
-
-    def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Returns the squared error."""
+    def loss(self, truth: Cells) -> Cells:
+        """Returns the squared error of every cell."""
         return (truth - self.mean).square()
 
 
@@ -92,36 +48,27 @@ class Point:
 class Gaussian:
     """An independent normal distribution for every cell: the paper's diagonal covariance."""
 
-    mean: Float[Tensor, "*batch dim"]
-    log_std: Float[Tensor, "*batch dim"]
+    mean: Cells
+    log_std: Cells
 
     @property
-    def std(self) -> Float[Tensor, "*batch dim"]:
+    def std(self) -> Cells:
         """The standard deviation."""
         return self.log_std.exp()
 
-    def shifted(
-        self, shift: Float[Tensor, "*batch dim"], scale: Float[Tensor, "#*batch dim"]
-    ) -> "Gaussian":
+    def shifted(self, shift: Cells, scale: Factor) -> "Gaussian":
         """Returns the distribution of `shift + scale × cell`."""
         return Gaussian(shift + scale * self.mean, self.log_std + scale.log())
 
-    def shrunk(
-        self, share: Float[Tensor, "#*batch dim"], scale_factor: Float[Tensor, "#*batch dim"]
-    ) -> "Gaussian":
+    def shrunk(self, share: Factor, scale_factor: Factor) -> "Gaussian":
         """Returns the distribution with `share × mean` and `scale_factor × std`."""
         return Gaussian(share * self.mean, self.log_std + scale_factor.log())
 
-    def sample(self, noise: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Returns `mean + std × noise`."""
+    def sample(self, noise: Cells) -> Cells:
+        """Returns `mean + std × noise`, a sample if `noise` is standard normal."""
         return self.mean + self.std * noise
 
-    def quantile(self, level: float) -> Float[Tensor, "*batch dim"]:
-        """Returns `mean + std × Φ⁻¹(level)`."""
-        probability = torch.as_tensor(level, dtype=self.mean.dtype, device=self.mean.device)
-        return self.sample(torch.special.ndtri(probability).expand_as(self.mean))
-
-    def loss(self, truth: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
+    def loss(self, truth: Cells) -> Cells:
         """Returns the squared error plus the negative log-likelihood with a detached mean.
 
         With the likelihood alone (the paper's eq. 5), a large std would excuse a poor mean.
@@ -131,13 +78,12 @@ class Gaussian:
         return error.square() + self.log_std + 0.5 * standardised.square()
 
 
-class PointHead(nn.Module):
-    """f_out of the paper: a linear layer from an encoded target to a value per channel.
+CellDistribution: TypeAlias = Point | Gaussian
+"""The predictive distribution of cells; both classes have the same methods."""
 
-    Args:
-        config: Width of the tokens.
-        outputs: Values per token; None if a token is a cell.
-    """
+
+class PointHead(nn.Module):
+    """f_out of the paper: a linear layer to `outputs` values per token; None if it is a cell."""
 
     def __init__(self, config: ModelConfig, outputs: int | None) -> None:
         super().__init__()

@@ -18,11 +18,7 @@ _SEEDING = threading.Lock()
 class Perceptron(nn.Module):
     """Multi-layer perceptron with residual blocks, whose output is 0 before training.
 
-    Args:
-        inputs: Input channels.
-        width: Channels between the blocks.
-        blocks: Residual blocks, each with one hidden layer of twice the width.
-        outputs: Output channels.
+    Each block has one hidden layer of twice the width.
     """
 
     def __init__(self, inputs: int, width: int, blocks: int, outputs: int) -> None:
@@ -38,8 +34,8 @@ class Perceptron(nn.Module):
             for _ in range(blocks)
         )
         self.project = nn.Linear(width, outputs)
-        nn.init.zeros_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        for parameter in self.project.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, inputs: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch output"]:
         """Applies the layers to each input."""

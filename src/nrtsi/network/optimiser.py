@@ -1,7 +1,7 @@
 """Gradient descent: Muon and Adam, one optimiser step, and the loop that all training shares."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -9,15 +9,7 @@ from torch import Tensor, nn
 
 from nrtsi.network.threads import Threads
 
-__all__ = [
-    "Fraction",
-    "Learner",
-    "Muon",
-    "Optimiser",
-    "decay_of",
-    "optimise",
-    "orthogonal",
-]
+__all__ = ["Fraction", "Learner", "Muon", "Optimiser", "decay_of", "optimise", "orthogonal"]
 
 Fraction: TypeAlias = Callable[[int], float]
 """The fraction of a budget that is used after a number of steps."""
@@ -30,8 +22,7 @@ MIN_DECAY = 0.01
 class Learner(Protocol):
     """Something that is trained step by step."""
 
-    step: int
-    """Number of steps made."""
+    step: int  # number of steps made
 
     @property
     def done(self) -> bool:
@@ -51,19 +42,12 @@ def optimise(
     until: float = 1.0,
     min_steps: int = 0,
 ) -> None:
-    """Trains until the budget is used or the learner is done.
+    """Trains until the budget is used, the learner is done, or `until` and `min_steps` hold.
 
-    Args:
-        learner: What to train.
-        budget: The fraction of the budget that is used after a number of steps.
-        after_step: Receives the loss of each step and the fraction that is used after it.
-        until: Stop at this fraction of the budget, after `min_steps` at least.
-        min_steps: Number of steps to make before `until` holds.
+    `after_step` receives the loss of each step and the fraction that is used after it.
     """
     used = budget(learner.step)
-    while used < 1.0 and not learner.done:
-        if used >= until and learner.step >= min_steps:
-            break
+    while used < 1.0 and not learner.done and (used < until or learner.step < min_steps):
         loss = learner.advance(used)
         used = budget(learner.step)
         after_step(loss, used)
@@ -72,13 +56,7 @@ def optimise(
 class Optimiser:
     """Muon for the matrices of blocks and Adam for the rest, with warm-up and clipped gradients.
 
-    Args:
-        module: What to train.
-        kind: "muon", or "adam" for all parameters.
-        learning_rate: Peak learning rate.
-        betas: Decay rates of Adam's averages.
-        warm_up: Steps over which the learning rate rises.
-        max_norm: Norm at which gradients are clipped.
+    With `kind` "adam" instead of "muon", Adam updates all parameters of the module.
     """
 
     def __init__(
@@ -93,19 +71,17 @@ class Optimiser:
     ) -> None:
         self.parameters = list(module.parameters())
         self.learning_rate, self.warm_up, self.max_norm = learning_rate, warm_up, max_norm
-        matrices = [
-            parameter
-            for name, parameter in module.named_parameters()
-            if kind == "muon" and parameter.ndim == 2 and ".blocks." in f".{name}"
-        ]
-        chosen = {id(parameter) for parameter in matrices}
-        rest = [parameter for parameter in self.parameters if id(parameter) not in chosen]
+        rest: list[Tensor] = []
+        shapes: dict[tuple[int, ...], list[Tensor]] = {}
+        for name, parameter in module.named_parameters():
+            if kind == "muon" and parameter.ndim == 2 and ".blocks." in f".{name}":
+                shapes.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
+            else:
+                rest.append(parameter)
         # Matrices of one shape are updated together, and each shape by another thread.
-        shapes = sorted({_shape(parameter) for parameter in matrices})
-        groups = [[p for p in matrices if _shape(p) == shape] for shape in shapes]
         self.optimizers: list[torch.optim.Optimizer] = [
             torch.optim.Adam(rest, lr=learning_rate, betas=betas),
-            *(Muon(group, lr=learning_rate) for group in groups),
+            *(Muon(shapes[shape], lr=learning_rate) for shape in sorted(shapes)),
         ]
 
     def zero_grad(self) -> None:
@@ -114,13 +90,7 @@ class Optimiser:
             optimizer.zero_grad(set_to_none=True)
 
     def update(self, step: int, decay: float, threads: Threads | None = None) -> None:
-        """Clips the gradients and updates the parameters.
-
-        Args:
-            step: Number of steps made before.
-            decay: Factor of the learning rate; see `decay_of`.
-            threads: Threads that share the work.
-        """
+        """Clips the gradients and updates the parameters, after `step` earlier updates."""
         rate = self.learning_rate * min(1.0, (step + 1) / self.warm_up) * decay
         nn.utils.clip_grad_norm_(self.parameters, self.max_norm)
         for optimizer in self.optimizers:
@@ -135,7 +105,7 @@ class Optimiser:
         self.update(step, decay)
 
     def state(self) -> dict[str, Tensor]:
-        """The tensors of the optimisers by name."""
+        """Returns the tensors of the optimisers by name."""
         return {
             f"{number}.{parameter}.{name}": tensor
             for number, optimizer in enumerate(self.optimizers)
@@ -154,12 +124,8 @@ class Optimiser:
 
 
 def decay_of(fraction: float) -> float:
-    """Linear decay of the learning rate over the budget."""
+    """Returns the linear decay of the learning rate over the budget."""
     return max(MIN_DECAY, 1.0 - fraction)
-
-
-def _shape(matrix: Tensor) -> tuple[int, ...]:
-    return tuple(sorted(matrix.shape))
 
 
 # A quintic whose iteration pushes every singular value towards 1 (Jordan et al., 2024).
@@ -167,7 +133,7 @@ A, B, C = 3.4445, -4.7750, 2.0315
 
 
 def orthogonal(matrix: Float[Tensor, "*batch row column"]) -> Float[Tensor, "*batch row column"]:
-    """The nearest matrix with singular values of about 1, by five Newton-Schulz iterations.
+    """Returns the nearest matrix with singular values of about 1, by five Newton-Schulz steps.
 
     It has the precision of its argument; torch's own runs in bfloat16, which is slow on a CPU.
     """
@@ -181,12 +147,9 @@ def orthogonal(matrix: Float[Tensor, "*batch row column"]) -> Float[Tensor, "*ba
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon with Nesterov momentum, for parameters that are matrices.
+    """Muon with Nesterov momentum, for matrices of one shape, or of its transpose.
 
-    Args:
-        params: Matrices.
-        lr: Learning rate; an update has the length of an Adam step of this rate.
-        momentum: Weight of the previous direction.
+    The root mean square of an update is that of an Adam step with this learning rate.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
@@ -194,30 +157,26 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Updates every matrix; those of one shape, or of its transpose, together."""
+        """Updates all matrices together."""
         for group in self.param_groups:
-            shapes: dict[tuple[int, ...], list[Tensor]] = {}
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    shapes.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
-            for shape, parameters in shapes.items():
-                self._update(parameters, group, length=group["lr"] * 0.4 * shape[-1] ** 0.5)
+            matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
+            if not matrices:
+                continue
+            tall = [matrix.shape[0] > matrix.shape[1] for matrix in matrices]
+            directions = zip(self._directions(matrices, group["momentum"]), tall, strict=True)
+            flat = torch.stack([d.mT if is_tall else d for d, is_tall in directions])
+            updates = zip(orthogonal(flat).unbind(), tall, strict=True)
+            length = group["lr"] * 0.4 * max(matrices[0].shape) ** 0.5
+            torch._foreach_add_(
+                matrices, [u.mT if is_tall else u for u, is_tall in updates], alpha=-length
+            )
 
-    def _update(self, parameters: list[Tensor], group: dict[str, Any], length: float) -> None:
-        """Updates matrices of one shape; the root mean square of an entry is that of Adam."""
-        tall = [p.shape[0] > p.shape[1] for p in parameters]
-        directions = self._directions(parameters, group)
-        flat = [d.mT if t else d for d, t in zip(directions, tall, strict=True)]
-        update = orthogonal(torch.stack(flat)).unbind()
-        update_of = [u.mT if t else u for u, t in zip(update, tall, strict=True)]
-        torch._foreach_add_(parameters, update_of, alpha=-length)
-
-    def _directions(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        momentum = group["momentum"]
-        for parameter in parameters:
-            if "momentum" not in self.state[parameter]:
-                self.state[parameter]["momentum"] = torch.zeros_like(parameter)
-        old = [self.state[parameter]["momentum"] for parameter in parameters]
-        grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        torch._foreach_lerp_(old, grads, 1 - momentum)
-        return list(torch._foreach_lerp(grads, old, momentum))
+    def _directions(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
+        """Updates the averages of the gradients and returns the Nesterov directions."""
+        for matrix in matrices:
+            if "momentum" not in self.state[matrix]:
+                self.state[matrix]["momentum"] = torch.zeros_like(matrix)
+        averages = [self.state[matrix]["momentum"] for matrix in matrices]
+        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
+        torch._foreach_lerp_(averages, gradients, 1 - momentum)
+        return list(torch._foreach_lerp(gradients, averages, momentum))

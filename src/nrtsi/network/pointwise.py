@@ -1,7 +1,4 @@
-"""A network without attention: predicts a target from its own token alone.
-
-Suits data with first-order dynamics, in which the nearest known rows determine the target.
-"""
+"""A network without attention, for data in which the nearest known rows determine a target."""
 
 import numpy as np
 import torch

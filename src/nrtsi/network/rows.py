@@ -5,14 +5,13 @@ rotary time differences and neighbour features, and let it correct a blend of ba
 """
 
 import torch
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from nrtsi.config import ModelConfig
-from nrtsi.network.attention import SetAttention, additive_mask, attention_mask, rotary_angles
+from nrtsi.network.attention import Block, TokenSet, additive_mask, angles_of, attention_mask
 from nrtsi.network.base import Network
 from nrtsi.network.heads import CellDistribution
-from nrtsi.network.layers import feed_forward, norm
 from nrtsi.network.tokens import TokenLayout, Tokens
 
 __all__ = ["RowNetwork"]
@@ -47,15 +46,10 @@ class RowNetwork(Network):
         targets = tokens.interpolation.shape[1]
         return [each[:, :, -targets:] for each in self._recorded_weights(layers, tokens)]
 
-    def _encode(
-        self, encoded: Float[Tensor, "window set width"], tokens: Tokens
-    ) -> Float[Tensor, "window target width"]:
-        config, n_known = self.config, tokens.n_known
+    def _encode(self, encoded: TokenSet, tokens: Tokens) -> Float[Tensor, "window target width"]:
+        n_known, angles = tokens.n_known, angles_of(tokens.time, self.config)
         mask = attention_mask(tokens.valid, n_known).unsqueeze(1)
         bias = additive_mask(mask, encoded.dtype)
-        angles = None
-        if config.relative:
-            angles = rotary_angles(tokens.time, config.head_size // 2, config.rotary_periods)
         if self.cross is None:
             *blocks, last = self.blocks
             for block in blocks:
@@ -68,26 +62,3 @@ class RowNetwork(Network):
             encoded = torch.cat([known, encoded[:, n_known:]], dim=1)
         # The last block encodes only the targets; nothing uses the known tokens after it.
         return last(encoded, n_known, bias[:, :, n_known:], angles)
-
-
-class Block(nn.Module):
-    """Self-attention and a feed-forward layer, each with a residual connection."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention = SetAttention(config.width, config.heads, config.head_size)
-        self.feed_forward = feed_forward(config)
-        self.attention_norm = norm(config)
-        self.feed_forward_norm = norm(config)
-
-    def forward(
-        self,
-        tokens: Float[Tensor, "window set width"],
-        first: int,
-        bias: Float[Tensor, "window 1 query set"],
-        angles: Complex[Tensor, "window set 1 pairs"] | None,
-    ) -> Float[Tensor, "window query width"]:
-        """Encodes the tokens from index `first` on, which attend to all tokens."""
-        attended = self.attention(self.attention_norm(tokens), first, bias, angles)
-        encoded = tokens[:, first:] + attended
-        return encoded + self.feed_forward(self.feed_forward_norm(encoded))

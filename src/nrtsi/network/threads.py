@@ -17,9 +17,8 @@ Result = TypeVar("Result")
 class Threads:
     """A pool of threads, each of which computes an item on one core.
 
-    Small networks are faster this way than with several cores per operation: cores do not wait for
-    each other after every operation, and an item stays in the cache of its core. With a GPU, one
-    thread prepares the next item while another waits for the GPU.
+    Small networks are faster this way than with several cores per operation, because cores do not
+    wait for each other. With a GPU, one thread prepares an item while another waits for the GPU.
 
     >>> Threads(2).map(abs, [-1, 2, -3])
     [1, 2, 3]

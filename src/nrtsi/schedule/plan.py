@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.config import ScheduleConfig
 from nrtsi.core.series import SeriesSet
-from nrtsi.schedule.distances import TIME_TOLERANCE, distances, level_of
-from nrtsi.schedule.frontier import Frontier
+from nrtsi.schedule.distances import TIME_TOLERANCE, Frontier, distances, level_of
 from nrtsi.schedule.policies import Groups, take
 
 __all__ = ["Step", "plan"]
+
+RowMask: TypeAlias = Bool[np.ndarray, " row"]
+Counts: TypeAlias = Int[np.ndarray, " row"]
+Entries: TypeAlias = Int[np.ndarray, " entry"]
 
 
 @dataclass(frozen=True)
@@ -21,19 +25,15 @@ class Step:
 
     rows: Int[np.ndarray, " target"]
     """The target rows (G), ascending; the step imputes all their missing cells."""
-
     distance: Float[np.ndarray, " target"]
-    """Distance to the nearest row known before the step; ∞ if there is none, and 0 in the last
-    step with `ScheduleConfig.together`."""
-
+    """Distance to the nearest row known before the step, or ∞; 0 with `config.together`."""
     level: Int[np.ndarray, " target"]
     """Level of the distance, which selects the network."""
-
-    known: Bool[np.ndarray, " row"]
+    known: RowMask
     """True for rows with known cells before the step; targets may be among them."""
 
     @property
-    def sources(self) -> Bool[np.ndarray, " row"]:
+    def sources(self) -> RowMask:
         """True for the known rows (S) that are no targets."""
         sources = self.known.copy()
         sources[self.rows] = False
@@ -41,17 +41,16 @@ class Step:
 
 
 def plan(
-    series: SeriesSet, config: ScheduleConfig, eligible: Bool[np.ndarray, " row"] | None = None
+    series: SeriesSet, config: ScheduleConfig, eligible: RowMask | None = None
 ) -> Iterator[Step]:
     """Yields steps until every missing cell has been a target exactly once.
 
-    Rows with the most missing channels come first. Rows that miss every channel are ordered by
-    distance, as `config.order` says; partially observed rows with equally many missing channels
-    share a step. With `config.together` the last step takes all rows near known ones. Rows beyond
-    `config.reach` wait until imputed rows come near; if no row is within reach, the nearest come
-    first. Rows that are not `eligible` are never targets.
+    Rows with the most missing channels come first. Rows that miss every channel follow
+    `config.order`; partially observed rows with equally many missing channels share a step. With
+    `config.together` the last step takes all rows near known ones. Rows beyond `config.reach` wait
+    until imputed rows come near; if no row is within reach, the nearest come first. Rows that are
+    not `eligible` are never targets.
 
-    >>> import numpy as np
     >>> gappy = SeriesSet.stack(np.array([[[0.0], [np.nan], [np.nan], [np.nan], [4.0]]]))
     >>> [(s.level.tolist(), s.rows.tolist()) for s in plan(gappy, ScheduleConfig())]
     [([1], [2]), ([0, 0], [1, 3])]
@@ -71,10 +70,7 @@ def plan(
 
 
 def _coarse_to_fine(
-    series: SeriesSet,
-    rows: Int[np.ndarray, " entry"],
-    missing: Int[np.ndarray, " row"],
-    config: ScheduleConfig,
+    series: SeriesSet, rows: Entries, missing: Counts, config: ScheduleConfig
 ) -> Iterator[Step]:
     """Yields the steps of rows that miss every channel, and sets their `missing` to 0.
 
@@ -99,12 +95,7 @@ def _coarse_to_fine(
         frontier.drop(frontier.distance <= near)
 
 
-def _known_before(
-    row: Int[np.ndarray, " entry"],
-    groups: Groups,
-    sources: Bool[np.ndarray, " row"],
-    series: SeriesSet,
-) -> Int[np.ndarray, " entry"]:
+def _known_before(row: Entries, groups: Groups, sources: RowMask, series: SeriesSet) -> Entries:
     """Returns the number of known rows of its series before each row."""
     before = np.cumsum(sources)
     first = series.start[np.searchsorted(series.start, row[groups.begin], side="right") - 1]
@@ -112,17 +103,15 @@ def _known_before(
 
 
 def _most_missing_first(
-    series: SeriesSet,
-    targets: Bool[np.ndarray, " row"],
-    missing: Int[np.ndarray, " row"],
-    config: ScheduleConfig,
+    series: SeriesSet, targets: RowMask, missing: Counts, config: ScheduleConfig
 ) -> Iterator[Step]:
     """Yields the steps of partially observed rows: the most missing channels of a series first."""
     while (remaining := np.flatnonzero(targets)).size:
         rows = remaining
         if config.order != "all":
             count = missing[remaining]
-            rows = remaining[count == Groups.at(remaining, series.start).max(count)]
+            groups = Groups.at(remaining, series.start)
+            rows = remaining[count == groups.repeat(groups.max(count))]
         known = missing < series.dims
         sources = known.copy()
         sources[rows] = False

@@ -1,6 +1,7 @@
 """Policies: which of the wholly missing rows a step takes, for all series at once."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -10,6 +11,11 @@ from nrtsi.schedule.distances import TIME_TOLERANCE, level_of
 
 __all__ = ["Groups", "take"]
 
+Entries: TypeAlias = Int[np.ndarray, " entry"]
+Distances: TypeAlias = Float[np.ndarray, " entry"]
+Chosen: TypeAlias = Bool[np.ndarray, " entry"]
+OfParts: TypeAlias = Float[np.ndarray, " part"]
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -17,12 +23,11 @@ class Groups:
 
     begin: Int[np.ndarray, " group"]
     """The first entry of each group; no group is empty."""
-
     entries: int
     """Number of entries."""
 
     @classmethod
-    def at(cls, row: Int[np.ndarray, " entry"], start: Int[np.ndarray, " bound"]) -> "Groups":
+    def at(cls, row: Entries, start: Int[np.ndarray, " bound"]) -> "Groups":
         """Groups ascending rows by series."""
         begin = np.searchsorted(row, start)
         return cls(begin[:-1][np.diff(begin) > 0], row.size)
@@ -38,89 +43,70 @@ class Groups:
         return np.repeat(value, np.diff(self.begin, append=self.entries))
 
     def max(self, value: np.ndarray) -> np.ndarray:
-        """Returns for each entry the largest value of its group."""
-        return self.repeat(np.maximum.reduceat(value, self.begin))
+        """Returns the largest value of each group."""
+        return np.maximum.reduceat(value, self.begin)
 
     def min(self, value: np.ndarray) -> np.ndarray:
-        """Returns for each entry the smallest value of its group."""
-        return self.repeat(np.minimum.reduceat(value, self.begin))
+        """Returns the smallest value of each group."""
+        return np.minimum.reduceat(value, self.begin)
 
 
 def take(
-    distance: Float[np.ndarray, " entry"],
-    row: Int[np.ndarray, " entry"],
-    rank: Int[np.ndarray, " entry"],
-    groups: Groups,
-    config: ScheduleConfig,
-) -> Bool[np.ndarray, " entry"]:
+    distance: Distances, row: Entries, rank: Entries, groups: Groups, config: ScheduleConfig
+) -> Chosen:
     """Returns True for the entries that the next step imputes, at least one of every group.
 
-    Args:
-        distance: Distances of the wholly missing rows.
-        row: The rows, ascending.
-        rank: The number of known rows of the series before each row, for the order "local".
-        groups: The entries by series.
-        config: The order.
+    Entries are wholly missing rows, ascending, in groups by series. `rank` is the number of known
+    rows of the series before each, for the order "local".
     """
     if config.order == "smallest":
-        nearest = np.minimum.reduceat(distance, groups.begin)
+        nearest = groups.min(distance)
         level = level_of(nearest - TIME_TOLERANCE, max_level=config.max_level)
         top = np.where(level < config.max_level, 2.0**level, np.inf)
         most = np.minimum(nearest + config.band, top) + TIME_TOLERANCE
         return distance <= groups.repeat(most)
-    largest, parts = _largest(distance, row, rank, groups, config)
+    gaps = groups.split(np.diff(row) > 1)  # rows without a known one between them
+    largest, parts = _largest(distance, gaps, rank, groups, config)
     band = _band(distance, largest, parts, config)
     if config.one_by_one_above is None:
         return band
-    units = groups if config.one_by_one_in == "series" else _gaps(row, groups)
     each = parts.repeat(largest)
     far = each > config.one_by_one_above
     equal = (distance >= each - TIME_TOLERANCE) & (distance <= each + TIME_TOLERANCE)
-    return np.where(far, _first(far & equal, units), band)
-
-
-def _gaps(row: Int[np.ndarray, " entry"], groups: Groups) -> Groups:
-    """Groups rows by gap: consecutive rows without a known one between them."""
-    return groups.split(np.diff(row) > 1)
+    units = groups if config.one_by_one_in == "series" else gaps
+    index = np.arange(distance.size)
+    first = units.repeat(units.min(np.where(far & equal, index, index.size)))
+    return np.where(far, index == first, band)
 
 
 def _largest(
-    distance: Float[np.ndarray, " entry"],
-    row: Int[np.ndarray, " entry"],
-    rank: Int[np.ndarray, " entry"],
-    groups: Groups,
-    config: ScheduleConfig,
-) -> tuple[Float[np.ndarray, " part"], Groups]:
+    distance: Distances, gaps: Groups, rank: Entries, groups: Groups, config: ScheduleConfig
+) -> tuple[OfParts, Groups]:
     """Returns the distance that is imputed next in each part of the series, and the parts.
 
     It is the largest within reach; if no distance of a series is within reach, its smallest.
     """
     within = np.where(distance <= config.reach + TIME_TOLERANCE, distance, -np.inf)
-    of_series = np.maximum.reduceat(within, groups.begin)
+    of_series = groups.max(within)
     if config.order == "widest":
         parts, largest = groups, of_series
     elif config.order == "midpoints":
-        parts = _gaps(row, groups)
-        largest = np.maximum.reduceat(within, parts.begin)
+        parts, largest = gaps, gaps.max(within)
     else:
         number = rank // config.neighbourhood
         parts = groups.split(np.diff(number) > 0)
-        largest = _largest_nearby(within, number[parts.begin], parts, groups)
+        largest = _largest_nearby(parts.max(within), number[parts.begin], parts, groups)
     if not np.isneginf(of_series).any():
         return largest, parts
     series = np.searchsorted(groups.begin, parts.begin, side="right") - 1
-    nearest = np.minimum.reduceat(distance, groups.begin)
+    nearest = groups.min(distance)
     return np.where(np.isneginf(of_series)[series], nearest[series], largest), parts
 
 
 def _largest_nearby(
-    distance: Float[np.ndarray, " entry"],
-    number: Int[np.ndarray, " part"],
-    parts: Groups,
-    groups: Groups,
-) -> Float[np.ndarray, " part"]:
+    own: OfParts, number: Int[np.ndarray, " part"], parts: Groups, groups: Groups
+) -> OfParts:
     """Returns the largest distance of each part and of the adjacent parts of its series."""
-    own = np.maximum.reduceat(distance, parts.begin)
     adjacent = np.diff(number) == 1
     adjacent[np.searchsorted(parts.begin, groups.begin[1:]) - 1] = False
     largest = own.copy()
@@ -129,12 +115,7 @@ def _largest_nearby(
     return largest
 
 
-def _band(
-    distance: Float[np.ndarray, " entry"],
-    largest: Float[np.ndarray, " part"],
-    parts: Groups,
-    config: ScheduleConfig,
-) -> Bool[np.ndarray, " entry"]:
+def _band(distance: Distances, largest: OfParts, parts: Groups, config: ScheduleConfig) -> Chosen:
     """Returns True for distances in (largest - Δ, largest] and of the same level."""
     # Just below what equals the largest but for its last bits, even if that is infinite.
     equal = np.nextafter(largest - TIME_TOLERANCE, -np.inf)
@@ -142,9 +123,3 @@ def _band(
     level = level_of(largest - TIME_TOLERANCE, max_level=config.max_level)
     least = np.maximum(least, np.where(level > 0, 2.0 ** (level - 1) + TIME_TOLERANCE, -np.inf))
     return (distance > parts.repeat(least)) & (distance <= parts.repeat(largest + TIME_TOLERANCE))
-
-
-def _first(chosen: Bool[np.ndarray, " entry"], groups: Groups) -> Bool[np.ndarray, " entry"]:
-    """Keeps only the first chosen entry of each group."""
-    index = np.arange(chosen.size)
-    return chosen & (index == groups.min(np.where(chosen, index, chosen.size)))

@@ -11,7 +11,9 @@ from nrtsi.core.ragged import place_in_group
 
 __all__ = ["WindowBatch", "Windows", "windows"]
 
-Cost: TypeAlias = Callable[[Int[np.ndarray, " window"]], Int[np.ndarray, " window"]]
+PerWindow: TypeAlias = Int[np.ndarray, " window"]
+PerTarget: TypeAlias = Int[np.ndarray, " target"]
+Cost: TypeAlias = Callable[[PerWindow], PerWindow]
 """Cost of windows by their number of tokens; more tokens cost more."""
 
 
@@ -23,7 +25,7 @@ class WindowBatch:
     known_valid: Bool[np.ndarray, "window known"]
     target: Int[np.ndarray, "window target"]
     target_valid: Bool[np.ndarray, "window target"]
-    level: Int[np.ndarray, " window"]
+    level: PerWindow
 
 
 @dataclass(frozen=True)
@@ -32,35 +34,28 @@ class Windows:
 
     sources: Int[np.ndarray, " known"]
     """Known rows; those of a window are consecutive and ascending."""
-
-    targets: Int[np.ndarray, " target"]
+    targets: PerTarget
     """Target rows; those of a window are consecutive."""
-
-    level: Int[np.ndarray, " window"]
+    level: PerWindow
     """Level of a window's targets, the same for all of them."""
-
-    first_source: Int[np.ndarray, " window"]
-    source_count: Int[np.ndarray, " window"]
-    first_target: Int[np.ndarray, " window"]
-    target_count: Int[np.ndarray, " window"]
+    first_source: PerWindow
+    source_count: PerWindow
+    first_target: PerWindow
+    target_count: PerWindow
 
     @property
     def count(self) -> int:
         """Number of windows."""
         return self.first_source.size
 
-    def pad(self, chosen: Int[np.ndarray, " window"]) -> WindowBatch:
+    def pad(self, chosen: PerWindow) -> WindowBatch:
         """Returns the chosen windows, padded to the largest of them."""
-        known, known_valid = _pad(
-            self.sources, self.first_source[chosen], self.source_count[chosen]
-        )
-        target, target_valid = _pad(
-            self.targets, self.first_target[chosen], self.target_count[chosen]
-        )
-        return WindowBatch(known, known_valid, target, target_valid, self.level[chosen])
+        known = _pad(self.sources, self.first_source[chosen], self.source_count[chosen])
+        target = _pad(self.targets, self.first_target[chosen], self.target_count[chosen])
+        return WindowBatch(*known, *target, self.level[chosen])
 
     def batches(
-        self, most: int, cost: Cost, chosen: Int[np.ndarray, " window"] | None = None
+        self, most: int, cost: Cost, chosen: PerWindow | None = None
     ) -> Iterator[WindowBatch]:
         """Yields the chosen windows, or all, in batches that cost at most `most` each.
 
@@ -83,8 +78,8 @@ class Windows:
 
 def windows(
     sources: Int[np.ndarray, " known"],
-    targets: Int[np.ndarray, " target"],
-    level: Int[np.ndarray, " target"],
+    targets: PerTarget,
+    level: PerTarget,
     start: Int[np.ndarray, " bound"],
     size: int,
 ) -> Windows:
@@ -110,7 +105,9 @@ def windows(
     new = np.concatenate([[True], (np.diff([level, series, index]) != 0).any(axis=0)])
     shared = np.zeros(start.size - 1, dtype=bool)  # series with targets that are known rows too
     shared[series[np.isin(targets, sources)]] = True
-    new |= _rank(new) % np.where(shared[series], size, half) == 0
+    order = np.arange(new.size)
+    in_window = order - np.maximum.accumulate(np.where(new, order, 0))  # targets before it
+    new |= in_window % np.where(shared[series], size, half) == 0
     first = np.flatnonzero(new)
     parts = Windows(
         sources=sources,
@@ -140,16 +137,8 @@ def _without_own(parts: Windows) -> Windows:
     )
 
 
-def _rank(new: Bool[np.ndarray, " target"]) -> Int[np.ndarray, " target"]:
-    """Returns the number of targets of its window before each target."""
-    index = np.arange(new.size)
-    return index - np.maximum.accumulate(np.where(new, index, 0))
-
-
 def _pad(
-    rows: Int[np.ndarray, " item"],
-    first: Int[np.ndarray, " window"],
-    count: Int[np.ndarray, " window"],
+    rows: Int[np.ndarray, " item"], first: PerWindow, count: PerWindow
 ) -> tuple[Int[np.ndarray, "window slot"], Bool[np.ndarray, "window slot"]]:
     slot = np.arange(int(count.max(initial=0)))
     valid = slot < count[:, None]

@@ -1,11 +1,13 @@
-"""Token features from the nearest known values: differences, distances and slopes.
+"""Features of tokens: the paper's time encoding, calendar phases, and the nearest known values.
 
-Attention could derive them, but a small network learns sooner with them, above all with quotients
-such as slopes.
+Attention could derive those of the nearest values, but a small network learns sooner with them,
+above all with quotients such as slopes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -13,24 +15,53 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.core.interpolation import Known
 from nrtsi.core.series import SeriesSet
 
-__all__ = ["NeighbourFeatures"]
+__all__ = ["NeighbourFeatures", "calendar_encoding", "time_encoding"]
+
+Times: TypeAlias = Float[np.ndarray, "*shape"]
+Encoding: TypeAlias = Float[np.ndarray, "*shape channels"]
+ByToken: TypeAlias = Float[np.ndarray, "token dim"]
+PerToken: TypeAlias = Float[np.ndarray, " token #dim"]
+RowsByToken: TypeAlias = Int[np.ndarray, " token #dim"]
+Features: TypeAlias = Float[np.ndarray, "token feature"]
+
+
+def time_encoding(time: Times, channels: int, scale: float) -> Encoding:
+    """φ(t), eq. 1: sin and cos of `t / scale**(k / (channels/2 - 1))`, k = 0 … channels/2 - 1.
+
+    Computed in float64, because float32 cannot represent the times of a long series.
+
+    >>> time_encoding(np.array([100.0]), 8, 100.0)[0, -2:] == np.float32([np.sin(1), np.cos(1)])
+    array([ True,  True])
+    """
+    pairs = channels // 2
+    return _sin_cos(time[..., None] / scale ** (np.arange(pairs) / (pairs - 1)))
+
+
+def calendar_encoding(time: Times, periods: Sequence[float]) -> Encoding:
+    """Returns sin and cos of the phase of each time in the given periods (a day, a week)."""
+    return _sin_cos(time[..., None] * (2 * np.pi / np.asarray(periods, dtype=np.float64)))
+
+
+def _sin_cos(angle: Float[np.ndarray, "*shape pair"]) -> Encoding:
+    pairs = np.stack([np.sin(angle), np.cos(angle)], axis=-1)
+    return pairs.reshape(*angle.shape[:-1], -1).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class _Points:
     """A time and a value for each token and channel, if available."""
 
-    time: Float[np.ndarray, " token #dim"]
-    value: Float[np.ndarray, "token dim"]
+    time: PerToken
+    value: ByToken
     available: Bool[np.ndarray, " token #dim"]
 
     @classmethod
-    def of(cls, series: SeriesSet, rows: Int[np.ndarray, " token #dim"]) -> "_Points":
+    def of(cls, series: SeriesSet, rows: RowsByToken) -> "_Points":
         by_channel = np.broadcast_to(rows, (rows.shape[0], series.dims))
         value = series.value[by_channel, np.arange(series.dims)]
         return cls(series.time[rows], value, rows >= 0)
 
-    def slope(self, later: "_Points") -> Float[np.ndarray, "token dim"]:
+    def slope(self, later: "_Points") -> ByToken:
         """Returns the slope to a later point; 0 if one of the two is not available."""
         span = later.time - self.time
         both = self.available & later.available & (span > 0)
@@ -47,19 +78,14 @@ class NeighbourFeatures:
     series: SeriesSet
     known: Known
     rows: Int[np.ndarray, " token"]
-
-    value: Float[np.ndarray, "token dim"]
-    """The known values of the tokens; the interpolation where a cell is missing."""
-
+    value: ByToken
+    """The known values of the tokens; the interpolation of missing cells."""
     unit: Float[np.ndarray, "token 1"]
     """The unit of time."""
-
-    nearest: tuple[Int[np.ndarray, " token #dim"], Int[np.ndarray, " token #dim"]]
+    nearest: tuple[RowsByToken, RowsByToken]
     """Rows of the nearest known values before and after each token; negative if there is none."""
 
-    def distances(
-        self,
-    ) -> tuple[Float[np.ndarray, " token #dim"], Float[np.ndarray, " token #dim"]]:
+    def distances(self) -> tuple[PerToken, PerToken]:
         """Returns the times to the nearest known values before and after; ∞ if there is none."""
         before, after = self._nearest
         own = self.series.time[self.rows, None]
@@ -68,44 +94,33 @@ class NeighbourFeatures:
             np.where(after.available, after.time - own, np.inf),
         )
 
-    def differences(self, max_distance: float) -> Float[np.ndarray, "token feature"]:
+    def differences(self, max_distance: float) -> Features:
         """Returns the differences to the nearest known values, and the log distances to them.
 
         Distances are clipped at `max_distance` units, which also stands for no neighbour.
         """
-        before, after = self._nearest
-        log_distances = (
+        differences = [
+            np.where(point.available, point.value - self.value, 0.0) for point in self._nearest
+        ]
+        log_distances = [
             np.log2((distance / self.unit).clip(1 / max_distance, max_distance)) / 2
             for distance in self.distances()
-        )
-        return np.concatenate(
-            [
-                np.where(before.available, before.value - self.value, 0.0),
-                np.where(after.available, after.value - self.value, 0.0),
-                *log_distances,
-            ],
-            axis=-1,
-        )
+        ]
+        return np.concatenate(differences + log_distances, axis=-1)
 
-    def slopes(self) -> Float[np.ndarray, "token feature"]:
+    def slopes(self) -> Features:
         """Returns the slopes to and from the token, and those beyond its two neighbours.
 
         They are per unit of time and compressed by arcsinh, so that the steepest pairs, often two
         close points in noise, do not dominate.
         """
         before, after = self._nearest
-        second_before, second_after = (
-            _Points.of(self.series, rows) for rows in self.known.around(self.rows, 2)
-        )
-        slopes = [
-            before.slope(self._own),
-            self._own.slope(after),
-            second_before.slope(before),
-            after.slope(second_after),
-        ]
+        beyond = [_Points.of(self.series, rows) for rows in self.known.around(self.rows, 2)]
+        pairs = (before, self._own), (self._own, after), (beyond[0], before), (after, beyond[1])
+        slopes = [earlier.slope(later) for earlier, later in pairs]
         return np.arcsinh(np.concatenate(slopes, axis=-1) * self.unit)
 
-    def max_slope(self, valid: Bool[np.ndarray, "window set"]) -> Float[np.ndarray, "token dim"]:
+    def max_slope(self, valid: Bool[np.ndarray, "window set"]) -> ByToken:
         """Returns the steepest slope in the window of each token, compressed by arcsinh."""
         _, after = self._nearest
         slope = np.abs(self._own.slope(after) * self.unit).reshape(*valid.shape, -1)
@@ -114,8 +129,8 @@ class NeighbourFeatures:
 
     @cached_property
     def _nearest(self) -> tuple[_Points, _Points]:
-        before, after = self.nearest
-        return _Points.of(self.series, before), _Points.of(self.series, after)
+        before, after = (_Points.of(self.series, rows) for rows in self.nearest)
+        return before, after
 
     @property
     def _own(self) -> _Points:

@@ -110,10 +110,7 @@ class Engine:
     def attention(
         self, series: SeriesSet, state: SeriesSet, step: Step, row: int
     ) -> AttentionRecord:
-        """Returns the attention weights of `row`, a target of `step`.
-
-        `series` are the data before the first step, `state` those before `step`.
-        """
+        """Returns the attention weights of `row`, a target of `step`; `state` precedes it."""
         base_predictions = self.predictors.predict(series)
         context = StepContext.of(state, step.rows, step.distance, self.layout, base_predictions)
         for network, batch in self._batches(state, step, threads=1):
@@ -175,8 +172,7 @@ class Engine:
 def _propagate_std(state: SeriesSet, std: Cells, rows: Targets) -> None:
     """Writes into `std` what targets inherit from the known values around them.
 
-    A correction is added to the interpolation of two known values, so the std of these is
-    interpolated too. This is exact for the first levels of a Brownian bridge filled by midpoints.
+    A correction is added to an interpolation, so the std of the known values is interpolated too.
     """
     left, right = Known.of(state.observed, state.start).around(rows)
     inherited = between(replace(state, value=std), state.time[rows], left, right)
@@ -184,10 +180,7 @@ def _propagate_std(state: SeriesSet, std: Cells, rows: Targets) -> None:
 
 
 def noise(series: SeriesSet, seed: int, draw: int) -> Cells:
-    """Returns standard normal numbers for every cell.
-
-    They depend on the seed, the number of the draw and the key of the series, not on other series.
-    """
+    """Returns standard normal numbers that do not depend on the other series of a set."""
     parts = [
         np.random.default_rng([seed, draw, *key.encode()]).standard_normal((length, series.dims))
         for key, length in zip(series.keys, series.length, strict=True)

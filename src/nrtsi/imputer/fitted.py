@@ -105,11 +105,7 @@ class FittedModel:
             yield step, self.scaler.unscale(state.value)
 
     def attention(self, series: SeriesSet, row: int) -> tuple[SeriesSet, AttentionRecord]:
-        """Returns the known values before a missing row is imputed, and its attention weights.
-
-        Raises:
-            InputError: Nothing is missing in the row.
-        """
+        """Returns the known values before a missing row is imputed, and its attention weights."""
         self._refuse_partial(series)
         scaled = state = self.scaler.scale(series)
         walk = self.engine.steps(scaled)

@@ -1,7 +1,7 @@
 """Fits a model: scales the series, holds out cells, trains, and calibrates on them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.holdout import HoldOut
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import Engine
-from nrtsi.tables import Clock
+from nrtsi.tables import Clock, Panel
 from nrtsi.training.curriculum import train
 from nrtsi.training.plan import Trained, TrainingSettings
 from nrtsi.training.settings import has_one_row_per_unit, is_partial, resolve
@@ -32,23 +32,26 @@ log = logging.getLogger(__name__)
 
 def fit_model(
     params: Mapping[str, Any],
-    series: SeriesSet,
-    clock: Clock,
-    names: Sequence[str],
+    panel: Panel,
     *,
     validation: SeriesSet | None = None,
     listener: Listener | None = None,
     path: Path | None = None,
     resume: bool = False,
 ) -> tuple[FittedModel, Trained]:
-    """Fits a model on the observed cells of `series`, and returns it with its training.
+    """Fits a model with the parameters of `NRTSI`, and returns it with its training.
 
-    `params` are the parameters of `NRTSI`, `names` those of the channels, and `path` is the file
-    of the checkpoint. `validation`, or parts of `series`, select the weights.
+    `validation`, or parts of the data, select the weights; `path` is the file of the checkpoint.
     """
+    series, clock = panel.series, panel.clock
+    names = tuple(str(name) for name in panel.columns.values or ())
     scaler = _scaler(params["scaling"], series)
     bounds = Bounds.of(params["bounds"], list(names), scaler.spread)
-    _warn_of_bounds(bounds, series, names)
+    if bounds is not None:
+        counts = bounds.count_outside(series.value, series.observed)
+        for name, count in zip(names, counts, strict=False):
+            if count:
+                log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
     train_set = scaler.scale(series)
     validation_set = None if validation is None else scaler.scale(validation)
     settings = resolve(params, train_set, clock)
@@ -83,7 +86,7 @@ def fit_model(
     )
     if holdout is not None and trained.failure is None:
         backtest = run_backtest(
-            holdout, model.predict, (), clock=clock, names=tuple(names), bounds=bounds
+            holdout, model.predict, (), clock=clock, names=names, bounds=bounds
         )
         model = replace(model, calibration=backtest.calibrate())
     return model, trained
@@ -104,15 +107,6 @@ def _scaler(scaling: str, series: SeriesSet) -> Scaler:
         raise InputError(f"scaling must be 'channel' or 'shared', got {scaling!r}")
     scaler = Scaler.fit(series)
     return scaler if scaling == "channel" else scaler.shared()
-
-
-def _warn_of_bounds(bounds: Bounds | None, series: SeriesSet, names: Sequence[str]) -> None:
-    if bounds is None:
-        return
-    counts = bounds.count_outside(series.value, series.observed)
-    for name, count in zip(names, counts, strict=False):
-        if count:
-            log.warning("%d observed cells of %r lie beyond its bounds and stay", count, name)
 
 
 def _check_validation(validation: SeriesSet, settings: TrainingSettings) -> None:

@@ -35,11 +35,6 @@ __all__ = ["NRTSI"]
 
 log = logging.getLogger(__name__)
 
-UNCALIBRATED = (
-    "intervals are not calibrated: too few cells could be held out; fit on more data, "
-    "or take them as the network's own estimate"
-)
-
 
 class NRTSI(Imputer):
     """Imputes missing values coarse to fine with a set transformer.
@@ -175,20 +170,13 @@ class NRTSI(Imputer):
         """
         panel = self.read(frame, time=time, id=id, columns=columns, times=times)
         warn_of_row_numbers(panel)
-        validation_panel = None
+        other = None
         if validation is not None:
-            validation_panel = read(
-                validation, panel.columns, clock=panel.clock, times=validation_times
-            )
+            other = read(validation, panel.columns, clock=panel.clock, times=validation_times)
         elif validation_times is not None:
             raise InputError("validation_times must come with validation; give both or neither")
-        return self.fit_panel(
-            panel,
-            validation=validation_panel,
-            listener=listener,
-            path=None if checkpoint is None else Path(checkpoint),
-            resume=resume,
-        )
+        path = None if checkpoint is None else Path(checkpoint)
+        return self.fit_panel(panel, validation=other, listener=listener, path=path, resume=resume)
 
     def fit_panel(
         self,
@@ -203,15 +191,12 @@ class NRTSI(Imputer):
         if hasattr(self, "fitted_"):
             del self.fitted_  # a failed fit must not leave an old model with new columns
         self._record_schema(panel)
-        self.fitted_, trained = fit_model(
+        params, known = (
             self.get_params(deep=False),
-            panel.series,
-            self.clock_,
-            self.names,
-            validation=None if validation is None else validation.series,
-            listener=listener,
-            path=path,
-            resume=resume,
+            None if validation is None else validation.series,
+        )
+        self.fitted_, trained = fit_model(
+            params, panel, validation=known, listener=listener, path=path, resume=resume
         )
         self.seconds_, self.interrupted_ = trained.seconds, trained.interrupted
         if trained.failure is not None:
@@ -267,16 +252,19 @@ class NRTSI(Imputer):
         self, task: ImputeTask, listener: Listener | None = None, *, intervals: bool = False
     ) -> ImputationResult:
         """Imputes the data of a task; `intervals` computes them even if no option needs them."""
-        options, query = task.options, task.query
+        options = task.options
         intervals = intervals or options.needs_intervals
         selection, calibration = select_method(
-            self, task.panel, options.method, calibrated=intervals, listener=listener
+            self, task.panel, options.method, listener, calibrated=intervals
         )
-        predicted = self.predict(task.panel.series, query, selection, calibration, listener)
+        predicted = self.predict(task.panel.series, task.query, selection, calibration, listener)
         ends = width = None
         if intervals:
             if calibration.is_empty:
-                log.warning("%s", UNCALIBRATED)
+                log.warning(
+                    "intervals are not calibrated: too few cells could be held out; fit on more "
+                    "data, or take them as the network's own estimate"
+                )
             ends = predicted.interval(options.level)
             width = ends[1] - ends[0]
         refused = task.limits.refused(predicted.gaps, width)
@@ -293,8 +281,7 @@ class NRTSI(Imputer):
         """Predicts every cell of `series`, or of `query`, which has its rows and others.
 
         All methods use the network's standard deviation: it ranks cells by difficulty, and the
-        calibration sets the scale.
-        Without `selection` and `calibration`, the network and its calibration predict all cells.
+        calibration sets the scale. Without `selection`, the network predicts all cells.
         """
         model, rows = self.limited, series if query is None else query.series
         prediction, gaps = model.predict(series, query, listener=listener), Gaps.of(rows)
@@ -305,13 +292,9 @@ class NRTSI(Imputer):
                 if name != "nrtsi" and (chosen := method == number).any():
                     simple = baseline_values(name, series, query, self.clock_)
                     mean = np.where(chosen, simple, mean)
-        return PredictiveDistribution(
-            rows,
-            Prediction(mean, prediction.std),
-            model.calibration if calibration is None else calibration,
-            self.channel_bounds,
-            gaps,
-        )
+        selected = Prediction(mean, prediction.std)
+        calibration = model.calibration if calibration is None else calibration
+        return PredictiveDistribution(rows, selected, calibration, self.channel_bounds, gaps)
 
     def impute_series(self, series: SeriesSet) -> Float[np.ndarray, "row dim"]:
         """Returns the mean of every cell, in the units of the data and without bounds."""
@@ -379,12 +362,11 @@ class NRTSI(Imputer):
             return
         rows, bounds = series if query is None else query.series, self.channel_bounds
         for number in range(draws):
-            drawn = self.limited.predict(
-                series,
-                query,
-                draw=(int(self.seed), number),
-                listener=sub_listener(listener, number / draws, 1 / draws),
+            part, draw = (
+                sub_listener(listener, number / draws, 1 / draws),
+                (int(self.seed), number),
             )
+            drawn = self.limited.predict(series, query, draw=draw, listener=part)
             mean = np.where(rows.in_empty_series[:, None], np.nan, drawn.mean)
             inside = mean if bounds is None else bounds.clip(mean)
             yield np.where(rows.observed, rows.value, inside)
@@ -421,7 +403,7 @@ class NRTSI(Imputer):
         check_method(method)
         panel = self.read_fitted(frame, times=times)
         query = panel.query(at, every)
-        return panel, query, select_method(self, panel, method, listener=listener)
+        return panel, query, select_method(self, panel, method, listener)
 
     def backtest(
         self,
@@ -433,11 +415,10 @@ class NRTSI(Imputer):
     ) -> Backtest:
         """Scores the model and the baselines on observed cells of `frame` that they never saw.
 
-        The cells are hidden in gaps like those of the data: as long, in as many channels at once.
-        A model that was fitted on `frame` is scored on the cells that its fit held out; a model
-        that was fitted on other data, on cells of `frame`. An unfitted model, or one that has seen
-        parts of `frame`, is not changed: a copy is fitted on the cells that are not hidden. A
-        fitted model that is compared with all baselines remembers the best methods for
+        The cells are masked in gaps like those of the data: as long, in as many channels at once.
+        A model that was fitted on `frame` is scored on the cells that its fit held out. Instead
+        of an unfitted model, or one that has seen parts of `frame`, a copy is fitted and scored.
+        A fitted model that is compared with all baselines keeps the best methods for
         `method="auto"`.
 
         Args:
@@ -447,7 +428,7 @@ class NRTSI(Imputer):
             listener: Is called at every step of training and imputation.
 
         Raises:
-            InputError: The data or a parameter cannot be used, or too few cells can be hidden.
+            InputError: The data or a parameter cannot be used, or too few cells can be held out.
         """
         check_baselines(baselines)
         fitted = self.__sklearn_is_fitted__()

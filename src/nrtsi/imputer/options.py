@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from nrtsi.baselines import BASELINES
+from nrtsi.config import CalibrationConfig
 from nrtsi.core.gaps import Gaps
 from nrtsi.errors import InputError
 from nrtsi.tables import Clock, Panel
 
 __all__ = ["ImputeOptions", "ImputeTask", "Limits", "RefusedCells", "check_levels", "check_method"]
 
-DEFAULT_INTERVAL = 0.9
-"""Probability of an interval if the caller names none."""
+DEFAULT_INTERVAL = CalibrationConfig().level
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: ImputeOptions, clock: Clock, names: Sequence[str]) -> "Limits":
-        """Returns the limits that `options` set for columns `names`.
-
-        Raises:
-            InputError: A limit is not a length or a width, or names an unknown column.
-        """
+        """Returns the limits that `options` set for columns `names`, and checks them."""
         gap, width = options.max_gap, options.max_width
         if isinstance(width, Mapping):
             unknown = [name for name in width if name not in names]
@@ -119,10 +115,8 @@ class Limits:
         missing = gaps.number >= 0
         # Rounding in uneven times must not decide about a gap of exactly this length.
         too_long = missing & (gaps.length > self.longest * (1 + 1e-9))
-        too_wide = np.zeros_like(too_long)
-        if width is not None:
-            too_wide = missing & ~too_long & (width > self.widest)
-        return RefusedCells(too_long, too_wide)
+        wide = np.zeros_like(too_long) if width is None else width > self.widest
+        return RefusedCells(too_long, missing & ~too_long & wide)
 
 
 @dataclass(frozen=True)
@@ -143,13 +137,9 @@ class ImputeTask:
         options: ImputeOptions | None = None,
         *,
         at: Any = None,
-        every: str | float | None = None,
+        every: Any = None,
     ) -> "ImputeTask":
-        """Checks the options against the data.
-
-        Raises:
-            InputError: An option does not suit the data; the message says what to change.
-        """
+        """Checks the options against the data, and raises InputError if one does not suit them."""
         options = options or ImputeOptions()
         query, names = panel.query(at, every), [str(name) for name in panel.columns.values or ()]
         if options.adds_columns:
@@ -160,9 +150,9 @@ class ImputeTask:
 def check_method(method: str) -> None:
     """Refuses the name of an unknown method."""
     if method not in ("nrtsi", "auto", *BASELINES):
+        known = ", ".join(BASELINES)
         raise InputError(
-            f"method must be nrtsi, auto or one of {', '.join(BASELINES)}, got {method!r}; "
-            f"correct it"
+            f"method must be nrtsi, auto or one of {known}, got {method!r}; correct it"
         )
 
 

@@ -29,28 +29,26 @@ def select_method(
     model: "NRTSI",
     panel: Panel,
     method: str,
+    listener: Listener | None,
     *,
     calibrated: bool = True,
-    listener: Listener | None = None,
 ) -> tuple[MethodSelection, Calibration]:
-    """Returns the method of each channel and gap length, and the distribution of its errors.
-
-    The model keeps the result of "auto". A baseline is back-tested only if it is `calibrated`.
-    """
-    dims = panel.series.dims
-    if method == "nrtsi":
-        return MethodSelection.always(method, dims), model.fitted_.calibration
+    """Returns the method of each channel and gap length, and the distribution of its errors."""
     if method == "auto":
         if model.fitted_.auto is None:
             backtest_panel(model, panel, tuple(BASELINES), listener)
         assert model.fitted_.auto is not None
         return model.fitted_.auto
+    dims = panel.series.dims
+    always = MethodSelection.always(method, dims)
+    if method == "nrtsi":
+        return always, model.fitted_.calibration
     if not calibrated:
-        return MethodSelection.always(method, dims), Calibration.none(dims)
+        return always, Calibration.none(dims)
     backtest = backtest_panel(model, panel, (method,), listener)
     if method in backtest.failed:
         raise InputError(f"{method} cannot impute these data: {backtest.failed[method]}")
-    return MethodSelection.always(method, dims), backtest.calibrate(method)
+    return always, backtest.calibrate(method)
 
 
 def backtest_panel(

@@ -135,8 +135,7 @@ class SetAttention(nn.Module):
 class SummaryAttention(SetAttention):
     """Attention through a fixed number of summaries: linear, not quadratic, in the set's size.
 
-    Learnt queries summarise the keys and the values of the set; the tokens attend to the summaries
-    (induced set attention, as in the Set Transformer).
+    Learnt queries summarise the set, and the tokens attend to the summaries (Set Transformer).
     """
 
     def __init__(self, width: int, heads: int, head_size: int, summaries: int) -> None:

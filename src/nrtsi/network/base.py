@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from nrtsi.schedule.plan import Step
 from nrtsi.schedule.windows import Windows, windows
 
 __all__ = ["Network"]
+
+Starts: TypeAlias = Int[np.ndarray, " bound"]
+TargetMask: TypeAlias = Bool[np.ndarray, " target"]
 
 
 class Network(nn.Module, ABC):
@@ -61,11 +64,7 @@ class Network(nn.Module, ABC):
 
     @classmethod
     def windows(
-        cls,
-        step: Step,
-        start: Int[np.ndarray, " bound"],
-        config: ModelConfig,
-        chosen: Bool[np.ndarray, " target"] | None = None,
+        cls, step: Step, start: Starts, config: ModelConfig, chosen: TargetMask | None = None
     ) -> Windows:
         """Divides the targets of a step, or the chosen ones, among windows of known rows."""
         (known, level), rows = cls.known_rows(step), step.rows
@@ -97,8 +96,8 @@ class Network(nn.Module, ABC):
         if not self.config.residual:
             return
         # The correction of an untrained network is 0.
-        nn.init.zeros_(self.head.mean.weight)
-        nn.init.zeros_(self.head.mean.bias)
+        for parameter in self.head.mean.parameters():
+            nn.init.zeros_(parameter)
         bins, dims, predictors = layout.distance_bins, layout.dims, layout.base_predictors
         for name in ("correction_scale", "shrinkage", "scale_factor"):
             self.register_buffer(name, torch.ones(bins, dims))

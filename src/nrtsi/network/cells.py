@@ -140,14 +140,10 @@ class CellBlock(nn.Module):
 def _without_padding(
     tokens: Tokens,
 ) -> tuple[Int[Tensor, "window row"], Int[Tensor, "window set"]]:
-    """Moves the padding between known rows and targets to the end, and cuts what all share.
+    """Returns the tokens without the padding that all windows share, and each token's index there.
 
-    If rows are partially observed, some windows have many known rows and few targets, others few
-    and many: padded for both, windows would be twice as long.
-
-    Returns:
-        The tokens to keep, and the index of each token of the set among them (the last for
-        padding).
+    Some windows have many known rows and few targets, others few and many: padded for both, they
+    would be twice as long. The index of padding is the last.
     """
     order = torch.argsort(~tokens.valid, dim=1, stable=True)
     size = int(tokens.valid.sum(dim=1).max())

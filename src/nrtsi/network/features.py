@@ -1,8 +1,4 @@
-"""Features of tokens: the paper's time encoding, calendar phases, and the nearest known values.
-
-Attention could derive those of the nearest values, but a small network learns sooner with them,
-above all with quotients such as slopes.
-"""
+"""Features of tokens: the paper's time encoding, calendar phases, and the nearest known values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +66,7 @@ class _Points:
 
 @dataclass(frozen=True)
 class NeighbourFeatures:
-    """Features of tokens, which are the rows of windows, one window after the other.
+    """Features of the rows of windows; a small network learns sooner with them.
 
     If rows are complete or missing, all channels share the neighbours of the first.
     """
@@ -88,7 +84,7 @@ class NeighbourFeatures:
     def distances(self) -> tuple[PerToken, PerToken]:
         """Returns the times to the nearest known values before and after; ∞ if there is none."""
         before, after = self._nearest
-        own = self.series.time[self.rows, None]
+        own = self._own.time
         return (
             np.where(before.available, own - before.time, np.inf),
             np.where(after.available, after.time - own, np.inf),
@@ -111,8 +107,7 @@ class NeighbourFeatures:
     def slopes(self) -> Features:
         """Returns the slopes to and from the token, and those beyond its two neighbours.
 
-        They are per unit of time and compressed by arcsinh, so that the steepest pairs, often two
-        close points in noise, do not dominate.
+        They are compressed by arcsinh, so that pairs of close points in noise do not dominate.
         """
         before, after = self._nearest
         beyond = [_Points.of(self.series, rows) for rows in self.known.around(self.rows, 2)]
@@ -129,8 +124,8 @@ class NeighbourFeatures:
 
     @cached_property
     def _nearest(self) -> tuple[_Points, _Points]:
-        before, after = (_Points.of(self.series, rows) for rows in self.nearest)
-        return before, after
+        before, after = self.nearest
+        return _Points.of(self.series, before), _Points.of(self.series, after)
 
     @property
     def _own(self) -> _Points:

@@ -99,10 +99,7 @@ class PointHead(nn.Module):
 
 
 class GaussianHead(PointHead):
-    """Predicts the mean by a linear layer and the log std by a perceptron.
-
-    The log std is computed from a detached token, so that the encoder serves the mean alone.
-    """
+    """Predicts the mean by a linear layer and the log std by a perceptron."""
 
     def __init__(self, config: ModelConfig, outputs: int | None) -> None:
         super().__init__(config, outputs)
@@ -115,7 +112,7 @@ class GaussianHead(PointHead):
     def forward(self, targets: Float[Tensor, "*batch width"]) -> CellDistribution:
         """Predicts every cell of the targets."""
         least, most = self.range
-        free = self._cells(self.log_std(targets.detach()))
+        free = self._cells(self.log_std(targets.detach()))  # the encoder serves the mean alone
         # A smooth upper bound, because a hard one has no gradient.
         bounded = most - nn.functional.softplus(most - free)
         return Gaussian(self._cells(self.mean(targets)), bounded.clamp(min=least))

@@ -16,10 +16,7 @@ _SEEDING = threading.Lock()
 
 
 class Perceptron(nn.Module):
-    """Multi-layer perceptron with residual blocks, whose output is 0 before training.
-
-    Each block has one hidden layer of twice the width.
-    """
+    """Perceptron with residual blocks of one hidden layer; its output is 0 before training."""
 
     def __init__(self, inputs: int, width: int, blocks: int, outputs: int) -> None:
         super().__init__()

@@ -14,6 +14,9 @@ __all__ = ["Fraction", "Learner", "Muon", "Optimiser", "decay_of", "optimise", "
 Fraction: TypeAlias = Callable[[int], float]
 """The fraction of a budget that is used after a number of steps."""
 
+Report: TypeAlias = Callable[[float, float], None]
+"""Receives the loss of each step and the fraction that is used after it."""
+
 # The learning rate decays to this share of its peak, so that the last steps still learn.
 MIN_DECAY = 0.01
 
@@ -27,37 +30,24 @@ class Learner(Protocol):
     @property
     def done(self) -> bool:
         """True if more steps would not help."""
-        ...
 
     def advance(self, fraction: float) -> float:
         """Makes one step, given the fraction of the budget that is used; returns its loss."""
-        ...
 
 
 def optimise(
-    learner: Learner,
-    budget: Fraction,
-    after_step: Callable[[float, float], None],
-    *,
-    until: float = 1.0,
-    min_steps: int = 0,
+    learner: Learner, budget: Fraction, report: Report, *, until: float = 1.0, min_steps: int = 0
 ) -> None:
-    """Trains until the budget is used, the learner is done, or `until` and `min_steps` hold.
-
-    `after_step` receives the loss of each step and the fraction that is used after it.
-    """
+    """Trains until the budget is used, the learner is done, or `until` and `min_steps` hold."""
     used = budget(learner.step)
     while used < 1.0 and not learner.done and (used < until or learner.step < min_steps):
         loss = learner.advance(used)
         used = budget(learner.step)
-        after_step(loss, used)
+        report(loss, used)
 
 
 class Optimiser:
-    """Muon for the matrices of blocks and Adam for the rest, with warm-up and clipped gradients.
-
-    With `kind` "adam" instead of "muon", Adam updates all parameters of the module.
-    """
+    """Muon for the matrices of blocks and Adam for the rest, or ("adam") Adam for all."""
 
     def __init__(
         self,
@@ -162,14 +152,10 @@ class Muon(torch.optim.Optimizer):
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
             if not matrices:
                 continue
-            tall = [matrix.shape[0] > matrix.shape[1] for matrix in matrices]
-            directions = zip(self._directions(matrices, group["momentum"]), tall, strict=True)
-            flat = torch.stack([d.mT if is_tall else d for d, is_tall in directions])
-            updates = zip(orthogonal(flat).unbind(), tall, strict=True)
+            directions = _flipped(self._directions(matrices, group["momentum"]), matrices)
+            updates = _flipped(orthogonal(torch.stack(directions)).unbind(), matrices)
             length = group["lr"] * 0.4 * max(matrices[0].shape) ** 0.5
-            torch._foreach_add_(
-                matrices, [u.mT if is_tall else u for u, is_tall in updates], alpha=-length
-            )
+            torch._foreach_add_(matrices, updates, alpha=-length)
 
     def _directions(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
         """Updates the averages of the gradients and returns the Nesterov directions."""
@@ -180,3 +166,9 @@ class Muon(torch.optim.Optimizer):
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         torch._foreach_lerp_(averages, gradients, 1 - momentum)
         return list(torch._foreach_lerp(gradients, averages, momentum))
+
+
+def _flipped(tensors: Iterable[Tensor], matrices: list[Tensor]) -> list[Tensor]:
+    """Transposes the tensors of tall matrices."""
+    pairs = zip(tensors, matrices, strict=True)
+    return [t.mT if matrix.shape[0] > matrix.shape[1] else t for t, matrix in pairs]

@@ -1,8 +1,4 @@
-"""The paper's set transformer: one token per row.
-
-With `preset="paper"` it is exactly the network of the paper. The other presets add layer norms,
-rotary time differences and neighbour features, and let it correct a blend of base predictions.
-"""
+"""The paper's set transformer: one token per row. Only `preset="paper"` is exactly the paper's."""
 
 import torch
 from jaxtyping import Bool, Float

@@ -141,8 +141,7 @@ def tokens(
     series = context.series
     rows = np.concatenate([batch.known, batch.target], axis=1)
     valid = np.concatenate([batch.known_valid, batch.target_valid], axis=1)
-    unit = _time_unit(context, batch, config)
-    time = series.time[rows]
+    unit, time = _time_unit(context, batch, config), series.time[rows]
     first = np.where(batch.target_valid, series.time[batch.target], np.inf).min(axis=1)
     last = np.where(batch.target_valid, series.time[batch.target], -np.inf).max(axis=1)
     relative_time = (time - ((first + last) / 2)[:, None]) / unit[:, None]

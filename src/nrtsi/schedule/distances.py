@@ -56,8 +56,7 @@ def level_of(
 class Frontier:
     """Missing rows with their distances to the nearest known rows.
 
-    A step changes only the distances of rows between the same known rows as an imputed one, so an
-    update costs little more than a pass over the remaining rows.
+    An update computes only the distances of rows between the same known rows as an imputed one.
     """
 
     series: SeriesSet

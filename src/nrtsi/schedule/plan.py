@@ -1,4 +1,4 @@
-"""The plan: the paper's Algorithm 1, which imputes from coarse to fine, step by step."""
+"""The plan: the paper's Algorithm 1, which imputes from coarse to fine, and its orders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +10,15 @@ from jaxtyping import Bool, Float, Int
 from nrtsi.config import ScheduleConfig
 from nrtsi.core.series import SeriesSet
 from nrtsi.schedule.distances import TIME_TOLERANCE, Frontier, distances, level_of
-from nrtsi.schedule.policies import Groups, take
 
 __all__ = ["Step", "plan"]
 
 RowMask: TypeAlias = Bool[np.ndarray, " row"]
 Counts: TypeAlias = Int[np.ndarray, " row"]
 Entries: TypeAlias = Int[np.ndarray, " entry"]
+Distances: TypeAlias = Float[np.ndarray, " entry"]
+Chosen: TypeAlias = Bool[np.ndarray, " entry"]
+OfParts: TypeAlias = Float[np.ndarray, " part"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,40 @@ class Step:
         sources = self.known.copy()
         sources[self.rows] = False
         return sources
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Consecutive entries divided into groups, such as series, with reductions by group."""
+
+    begin: Int[np.ndarray, " group"]
+    """The first entry of each group; no group is empty."""
+    entries: int
+    """Number of entries."""
+
+    @classmethod
+    def at(cls, row: Entries, start: Int[np.ndarray, " bound"]) -> "_Groups":
+        """Groups ascending rows by series."""
+        begin = np.searchsorted(row, start)
+        return cls(begin[:-1][np.diff(begin) > 0], row.size)
+
+    def split(self, here: Bool[np.ndarray, " inner"]) -> "_Groups":
+        """Splits the groups between entries i and i + 1 if `here[i]`."""
+        first = np.concatenate([[True], here])
+        first[self.begin] = True
+        return _Groups(np.flatnonzero(first), self.entries)
+
+    def repeat(self, value: np.ndarray) -> np.ndarray:
+        """Repeats the value of each group for its entries."""
+        return np.repeat(value, np.diff(self.begin, append=self.entries))
+
+    def max(self, value: np.ndarray) -> np.ndarray:
+        """Returns the largest value of each group."""
+        return np.maximum.reduceat(value, self.begin)
+
+    def min(self, value: np.ndarray) -> np.ndarray:
+        """Returns the smallest value of each group."""
+        return np.minimum.reduceat(value, self.begin)
 
 
 def plan(
@@ -72,21 +108,18 @@ def plan(
 def _coarse_to_fine(
     series: SeriesSet, rows: Entries, missing: Counts, config: ScheduleConfig
 ) -> Iterator[Step]:
-    """Yields the steps of rows that miss every channel, and sets their `missing` to 0.
-
-    Rows near enough to be imputed with the partially observed ones are left out.
-    """
+    """Yields the steps of rows that miss every channel, without rows for the last step."""
     sources = missing < series.dims
     frontier = Frontier.of(series, rows, sources)
     near = -np.inf if config.together is None else config.together + TIME_TOLERANCE
     frontier.drop(frontier.distance <= near)
     while frontier.row.size:
         row, distance = frontier.row, frontier.distance
-        groups = Groups.at(row, series.start)
+        groups = _Groups.at(row, series.start)
         rank = np.zeros_like(row)
         if config.order == "local":
             rank = _known_before(row, groups, sources, series)
-        taken = take(distance, row, rank, groups, config)
+        taken = _take(distance, row, rank, groups, config)
         level = level_of(distance[taken] - TIME_TOLERANCE, max_level=config.max_level)
         yield Step(row[taken], distance[taken], level, sources.copy())
         sources[row[taken]] = True
@@ -95,7 +128,7 @@ def _coarse_to_fine(
         frontier.drop(frontier.distance <= near)
 
 
-def _known_before(row: Entries, groups: Groups, sources: RowMask, series: SeriesSet) -> Entries:
+def _known_before(row: Entries, groups: _Groups, sources: RowMask, series: SeriesSet) -> Entries:
     """Returns the number of known rows of its series before each row."""
     before = np.cumsum(sources)
     first = series.start[np.searchsorted(series.start, row[groups.begin], side="right") - 1]
@@ -110,7 +143,7 @@ def _most_missing_first(
         rows = remaining
         if config.order != "all":
             count = missing[remaining]
-            groups = Groups.at(remaining, series.start)
+            groups = _Groups.at(remaining, series.start)
             rows = remaining[count == groups.repeat(groups.max(count))]
         known = missing < series.dims
         sources = known.copy()
@@ -120,3 +153,77 @@ def _most_missing_first(
         missing[rows] = 0
         targets[rows] = False
         yield Step(rows, distance, level, known)
+
+
+def _take(
+    distance: Distances, row: Entries, rank: Entries, groups: _Groups, config: ScheduleConfig
+) -> Chosen:
+    """Returns True for the entries that the next step imputes, at least one of every group.
+
+    Entries are wholly missing rows, ascending, in groups by series. `rank` is the number of known
+    rows of the series before each, for the order "local".
+    """
+    if config.order == "smallest":
+        nearest = groups.min(distance)
+        level = level_of(nearest - TIME_TOLERANCE, max_level=config.max_level)
+        top = np.where(level < config.max_level, 2.0**level, np.inf)
+        most = np.minimum(nearest + config.band, top) + TIME_TOLERANCE
+        return distance <= groups.repeat(most)
+    gaps = groups.split(np.diff(row) > 1)  # rows without a known one between them
+    largest, parts = _largest(distance, gaps, rank, groups, config)
+    band = _band(distance, largest, parts, config)
+    if config.one_by_one_above is None:
+        return band
+    each = parts.repeat(largest)
+    far = each > config.one_by_one_above
+    equal = (distance >= each - TIME_TOLERANCE) & (distance <= each + TIME_TOLERANCE)
+    units = groups if config.one_by_one_in == "series" else gaps
+    index = np.arange(distance.size)
+    first = units.repeat(units.min(np.where(far & equal, index, index.size)))
+    return np.where(far, index == first, band)
+
+
+def _largest(
+    distance: Distances, gaps: _Groups, rank: Entries, groups: _Groups, config: ScheduleConfig
+) -> tuple[OfParts, _Groups]:
+    """Returns the distance that is imputed next in each part of the series, and the parts.
+
+    It is the largest within reach; if no distance of a series is within reach, its smallest.
+    """
+    within = np.where(distance <= config.reach + TIME_TOLERANCE, distance, -np.inf)
+    of_series = groups.max(within)
+    if config.order == "widest":
+        parts, largest = groups, of_series
+    elif config.order == "midpoints":
+        parts, largest = gaps, gaps.max(within)
+    else:
+        number = rank // config.neighbourhood
+        parts = groups.split(np.diff(number) > 0)
+        largest = _largest_nearby(parts.max(within), number[parts.begin], parts, groups)
+    if not np.isneginf(of_series).any():
+        return largest, parts
+    series = np.searchsorted(groups.begin, parts.begin, side="right") - 1
+    nearest = groups.min(distance)
+    return np.where(np.isneginf(of_series)[series], nearest[series], largest), parts
+
+
+def _largest_nearby(
+    own: OfParts, number: Int[np.ndarray, " part"], parts: _Groups, groups: _Groups
+) -> OfParts:
+    """Returns the largest distance of each part and of the adjacent parts of its series."""
+    adjacent = np.diff(number) == 1
+    adjacent[np.searchsorted(parts.begin, groups.begin[1:]) - 1] = False
+    largest = own.copy()
+    largest[1:] = np.where(adjacent, np.maximum(largest[1:], own[:-1]), largest[1:])
+    largest[:-1] = np.where(adjacent, np.maximum(largest[:-1], own[1:]), largest[:-1])
+    return largest
+
+
+def _band(distance: Distances, largest: OfParts, parts: _Groups, config: ScheduleConfig) -> Chosen:
+    """Returns True for distances in (largest - Δ, largest] and of the same level."""
+    # Just below what equals the largest but for its last bits, even if that is infinite.
+    equal = np.nextafter(largest - TIME_TOLERANCE, -np.inf)
+    least = np.minimum(largest - config.band, equal)
+    level = level_of(largest - TIME_TOLERANCE, max_level=config.max_level)
+    least = np.maximum(least, np.where(level > 0, 2.0 ** (level - 1) + TIME_TOLERANCE, -np.inf))
+    return (distance > parts.repeat(least)) & (distance <= parts.repeat(largest + TIME_TOLERANCE))

@@ -59,8 +59,7 @@ class Windows:
     ) -> Iterator[WindowBatch]:
         """Yields the chosen windows, or all, in batches that cost at most `most` each.
 
-        Windows of similar sizes share a batch. The cost of a batch is that of a window of the
-        padded size times the number of windows. A single window may cost more than `most`.
+        Windows of similar sizes share a batch and are padded to one size. One may cost more.
         """
         chosen = np.arange(self.count) if chosen is None else chosen
         order = chosen[np.lexsort([self.target_count[chosen], self.source_count[chosen]])]
@@ -87,9 +86,8 @@ def windows(
 
     A target belongs to the window in whose central half it lies, so that it has known rows on both
     sides if the series has them. Targets of different levels share no window, because the largest
-    distance of a window is its unit of time. A window has at most `size // 2` targets. Targets may
-    also be known rows, as partially observed ones are: they are known rows of other windows, and a
-    window then has at most `size` targets.
+    distance of a window is its unit of time. A window has at most `size // 2` targets, or `size`
+    if targets are known rows of other windows, as partially observed ones are.
     """
     by_level = np.argsort(level, kind="stable")
     targets, level = targets[by_level], level[by_level]

@@ -59,7 +59,7 @@ def test_the_longest_gap_is_a_duration_or_a_number_of_steps(clock, max_gap, unit
 
 
 @pytest.mark.parametrize("steps", [2, 3, 7])
-def test_a_gap_of_just_the_longest_is_filled_even_where_times_are_not_quite_even(steps):
+def test_a_gap_of_just_the_longest_is_imputed_despite_rounded_times(steps):
     time = np.arange(9.0) * 0.1 / 0.1 * (1 + 1e-12)
     value = np.full((1, 9, 1), np.nan)
     value[0, [0, steps, 8]] = 1.0
@@ -72,7 +72,7 @@ def test_a_gap_of_just_the_longest_is_filled_even_where_times_are_not_quite_even
     assert below[1:steps].all()
 
 
-def test_a_channel_of_which_nothing_is_known_has_an_endless_gap():
+def test_a_channel_without_observations_has_an_infinite_gap():
     gaps = Gaps.of(SeriesSet.stack(np.full((1, 3, 1), np.nan)))
     assert (
         Limits.of(ImputeOptions(max_gap="1000d"), HOURLY, ["a"]).refused(gaps, None).too_long.all()
@@ -88,7 +88,7 @@ def test_widths_are_one_for_all_or_one_by_column():
 
 @pytest.mark.parametrize("wrong", [0, -1, "0", np.inf, np.nan, True, [6]])
 @pytest.mark.parametrize("clock", [HOURLY, NUMBERS])
-def test_a_length_that_is_none_is_refused(clock, wrong):
+def test_an_invalid_length_is_refused(clock, wrong):
     message = r"max_gap must be a positive number of steps, or a duration such as '6h' .*got .*;"
     with pytest.raises(InputError, match=message):
         Limits.of(ImputeOptions(max_gap=wrong), clock, NAMES)
@@ -99,20 +99,20 @@ def test_a_text_that_is_no_duration_is_refused():
         Limits.of(ImputeOptions(max_gap="6 moons"), HOURLY, NAMES)
 
 
-def test_a_duration_is_refused_where_times_are_plain_numbers():
+def test_a_duration_is_refused_if_times_are_plain_numbers():
     message = r"max_gap must be a number of steps where times are plain numbers, got '6h'; write"
     with pytest.raises(InputError, match=message):
         Limits.of(ImputeOptions(max_gap="6h"), NUMBERS, NAMES)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, np.inf, np.nan, True, "2", {"a": 0}, {"a": None}])
-def test_a_width_that_is_none_is_refused(wrong):
+def test_an_invalid_width_is_refused(wrong):
     message = r"max_width must be a positive number in the units of the column.*; give a number"
     with pytest.raises(InputError, match=message):
         Limits.of(ImputeOptions(max_width=wrong), HOURLY, NAMES)
 
 
-def test_a_width_of_no_column_is_refused():
+def test_a_width_of_an_unknown_column_is_refused():
     message = r"max_width must name imputed columns, which are a, b, got 'c'; leave"
     with pytest.raises(InputError, match=message):
         Limits.of(ImputeOptions(max_width={"a": 1, "c": 2}), HOURLY, NAMES)
@@ -132,7 +132,7 @@ def test_an_interval_that_is_no_probability_is_refused(wrong):
         ImputeOptions(interval=wrong)
 
 
-def test_a_method_that_there_is_not_is_refused():
+def test_an_unknown_method_is_refused():
     message = r"method must be nrtsi, auto or one of linear.*, got 'magic'; correct it"
     with pytest.raises(InputError, match=message):
         ImputeOptions(method="magic")
@@ -155,13 +155,13 @@ def test_limits_are_checked_with_the_rest(options):
         ),
     ],
 )
-def test_a_column_that_is_there_already_is_refused(options, taken):
+def test_an_existing_column_is_refused(options, taken):
     message = rf"data must have no column '{taken}', which the result adds; rename the column"
     with pytest.raises(InputError, match=message):
         ImputeTask.of(panel(**{taken: ["x", "y", "z"]}), options)
 
 
-def test_a_column_is_in_the_way_only_where_it_would_be_added():
+def test_an_existing_column_matters_only_if_it_would_be_added():
     ImputeTask.of(panel(a_source=["x", "y", "z"]), ImputeOptions(interval=0.5))
     ImputeTask.of(panel(a_lower=["x", "y", "z"]), ImputeOptions(max_width=2))
 
@@ -173,7 +173,7 @@ def test_an_array_has_no_names_for_more_columns(options):
         ImputeTask.of(read(np.array([[1.0], [np.nan]]), Columns()), options)
 
 
-def test_what_is_asked_beside_the_values():
+def test_options_state_the_columns_they_add():
     assert ImputeOptions().level == DEFAULT_INTERVAL
     assert ImputeOptions(interval=0.5).level == 0.5
     assert not ImputeOptions(max_gap=2, max_width=3).adds_columns

@@ -45,7 +45,7 @@ def model():
 
 @pytest.mark.parametrize("setting", SETTINGS[1:])
 @pytest.mark.parametrize("partial", [False, True])
-def test_every_setting_fills_everything_and_touches_nothing_else(setting, partial):
+def test_every_setting_imputes_all_cells_and_changes_no_other(setting, partial):
     frame = hourly(50, whole=not partial)
     filled = NRTSI(**TINY | {"steps": 4}, setting=setting).fit(frame).impute(frame)
     assert not filled.isna().any(axis=None)
@@ -64,7 +64,7 @@ def test_every_setting_fills_everything_and_touches_nothing_else(setting, partia
     ],
     ids=str,
 )
-def test_every_variant_of_the_network_fills_everything(change):
+def test_every_variant_of_the_network_imputes_all_cells(change):
     frame = hourly(50)
     filled = NRTSI(**TINY | {"steps": 6}, model=change).fit(frame).impute(frame)
     assert not filled.isna().any(axis=None)
@@ -126,7 +126,7 @@ def test_the_clock_of_a_minute_and_an_array_with_times():
     assert np.isfinite(filled).all()
 
 
-# Batches, order, draws -------------------------------------------------------------------------
+# Batches, order, draws ------------------------------------------------------------------------
 
 
 @given(seeds)
@@ -195,35 +195,35 @@ def test_quantiles_ascend_and_meet_at_observed_cells(model):
     assert (low == high)[~gone].all()
 
 
-# Values at other times -------------------------------------------------------------------------
+# Values at other times ------------------------------------------------------------------------
 
 
-def test_on_the_grid_asking_for_times_changes_nothing(model):
+def test_queried_times_on_the_grid_have_the_imputed_values(model):
     frame = hourly()
     filled = model.impute(frame)
-    asked = model.impute(frame, at=frame["time"].iloc[10:50])
+    queried = model.impute(frame, at=frame["time"].iloc[10:50])
     pd.testing.assert_frame_equal(
-        asked.reset_index(drop=True),
+        queried.reset_index(drop=True),
         filled[["time", "a", "b"]].iloc[10:50].reset_index(drop=True),
         check_exact=True,
     )
 
 
-def test_off_the_grid_values_come_at_the_asked_times_only(model):
+def test_off_the_grid_only_the_queried_times_are_returned(model):
     frame = hourly()
     times = frame["time"].iloc[:5] + pd.Timedelta("20min")
-    asked = model.impute(frame, at=times)
-    assert asked["time"].tolist() == times.tolist()
-    assert np.isfinite(asked[["a", "b"]]).all(axis=None)
+    queried = model.impute(frame, at=times)
+    assert queried["time"].tolist() == times.tolist()
+    assert np.isfinite(queried[["a", "b"]]).all(axis=None)
 
 
 def test_every_quarter_of_an_hour(model):
     frame = hourly()
-    asked = model.impute(frame, every="15min")
-    assert len(asked) == 79 * 4 + 1
+    queried = model.impute(frame, every="15min")
+    assert len(queried) == 79 * 4 + 1
     filled = model.impute(frame)
     pd.testing.assert_series_equal(
-        asked["a"].iloc[::4].reset_index(drop=True), filled["a"], check_exact=True
+        queried["a"].iloc[::4].reset_index(drop=True), filled["a"], check_exact=True
     )
 
 
@@ -232,7 +232,7 @@ def test_at_and_every_together_are_refused(model):
         model.impute(hourly(), at=[1], every="1h")
 
 
-# scikit-learn's rules --------------------------------------------------------------------------
+# scikit-learn's rules -------------------------------------------------------------------------
 
 
 def test_a_clone_keeps_every_setting_and_nothing_learnt(model):
@@ -244,7 +244,7 @@ def test_a_clone_keeps_every_setting_and_nothing_learnt(model):
     check_is_fitted(first)
 
 
-def test_an_unfitted_model_says_what_to_do():
+def test_the_message_of_an_unfitted_model_names_the_remedy():
     for error in (NotFittedError, SklearnNotFittedError):
         with pytest.raises(error, match=r"this NRTSI is not fitted; call fit\(frame\) first"):
             NRTSI().impute(hourly())
@@ -262,7 +262,7 @@ def test_it_stands_in_a_pipeline():
     assert np.array_equal(pipeline.transform(value), out)
 
 
-# Files -----------------------------------------------------------------------------------------
+# Files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_level", [False, True])
@@ -281,9 +281,9 @@ def test_a_loaded_model_imputes_and_draws_exactly_the_same(tmp_path, per_level):
 
 def test_numbers_of_numpy_and_an_index_of_names_can_be_saved(tmp_path):
     frame = hourly(30)
-    words = {"seed": np.int64(3), "columns": frame.columns[1:3], "steps": np.int32(2)}
-    words |= {"model": {"width": np.int64(16)}}
-    fitted = NRTSI(preset="tiny", **words).fit(frame)
+    params = {"seed": np.int64(3), "columns": frame.columns[1:3], "steps": np.int32(2)}
+    params |= {"model": {"width": np.int64(16)}}
+    fitted = NRTSI(preset="tiny", **params).fit(frame)
     fitted.save(tmp_path / "model")
     again = nrtsi.load(tmp_path / "model").impute(frame)
     pd.testing.assert_frame_equal(fitted.impute(frame), again, check_exact=True)
@@ -310,7 +310,7 @@ def test_a_damaged_or_foreign_file_is_named(tmp_path, content, message):
         nrtsi.load(tmp_path / "model")
 
 
-def test_a_truncated_file_another_kind_another_format_and_none_are_told_apart(
+def test_a_truncated_file_another_kind_another_format_and_none_have_different_messages(
     model, tmp_path, monkeypatch
 ):
     path = tmp_path / "model"
@@ -356,7 +356,7 @@ def test_a_fingerprint_is_found_in_its_own_data_and_in_part_in_a_part(seed):
         assert overlap(kept, first) == 1.0
 
 
-def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not():
+def test_a_part_of_the_fitted_data_is_recognised_and_other_data_are_not():
     rng = np.random.default_rng(0)
     kept = fingerprint(SeriesSet.stack(rng.integers(0, 4, (1, 50_000, 2)).astype(float)))
     rng = np.random.default_rng(0)
@@ -367,11 +367,11 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
     assert overlap(kept, other) < 0.2
 
 
-# What cannot be used ---------------------------------------------------------------------------
+# Invalid data and parameters ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("params", "message"),
     [
         ({"preset": "huge"}, "preset must be one of tiny, small, base, large, paper, got 'huge'"),
         ({"setting": "weekly"}, "setting must be one of auto, regular"),
@@ -398,9 +398,9 @@ def test_a_part_of_the_fitted_data_is_known_and_other_data_of_few_values_are_not
         ({"columns": "a"}, r"columns must be a list of names, got .*'a'"),
     ],
 )
-def test_a_setting_out_of_range_is_named(words, message):
+def test_a_setting_out_of_range_is_named(params, message):
     with pytest.raises(InputError, match=message):
-        NRTSI(**TINY | words).fit(hourly(30))
+        NRTSI(**TINY | params).fit(hourly(30))
 
 
 @pytest.mark.parametrize(("gap", "coarsest"), [(1, 4), (30, 4), (40, 5), (600, 9)])
@@ -459,7 +459,7 @@ def test_values_far_off_the_fitted_ones_are_refused_rather_than_left_missing(mod
         model.impute(frame.assign(a=frame["a"] * 1e300))
 
 
-def test_every_row_partly_missing_leaves_nothing_to_read_but_the_targets():
+def test_rows_that_are_all_partially_observed_are_imputed():
     value = np.random.default_rng(0).normal(size=(30, 2))
     value[np.arange(30), np.arange(30) % 2] = np.nan
     for change in ({}, {"encode_targets": False}):
@@ -495,7 +495,7 @@ def test_a_point_head_cannot_draw_point_after_point():
         fitted.sample(hourly(whole=True))
 
 
-def test_a_point_head_draws_by_the_errors_it_made_on_what_was_set_aside():
+def test_a_point_head_draws_by_its_errors_on_held_out_cells():
     drawn = NRTSI(**TINY, model={"head": "point"}).fit(hourly()).sample(hourly(), draws=2)
     gone = hourly()["a"].isna().to_numpy()
     first, second = drawn["a"].to_numpy().reshape(2, -1)
@@ -503,15 +503,15 @@ def test_a_point_head_draws_by_the_errors_it_made_on_what_was_set_aside():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("params", "message"),
     [
         ({"draws": 0}, "draws must be a whole number and at least 1, got 0"),
         ({"draws": 2.0}, "draws must be a whole number and at least 1, got 2.0"),
     ],
 )
-def test_draws_must_be_some(model, words, message):
+def test_draws_must_be_some(model, params, message):
     with pytest.raises(InputError, match=message):
-        model.sample(hourly(), **words)
+        model.sample(hourly(), **params)
 
 
 @pytest.mark.parametrize("levels", [(), (0.0,), (0.5, 1.0), 0.5, ["a"], "0.5"])
@@ -520,7 +520,7 @@ def test_levels_of_quantiles_lie_between_0_and_1(model, levels):
         model.quantiles(hourly(), levels=levels)
 
 
-# What is chosen --------------------------------------------------------------------------------
+# Automatic settings ---------------------------------------------------------------------------
 
 
 def test_the_setting_follows_the_data():

@@ -148,10 +148,10 @@ def some_shared_rows(seed):
     rng = np.random.default_rng(seed)
     start = np.concatenate([[0], np.cumsum(rng.integers(1, 60, rng.integers(1, 5)))])
     known = rng.random(start[-1]) < rng.random()
-    asked = rng.random(start[-1]) < rng.random()
-    asked[rng.integers(start[-1])] = True
-    level = rng.integers(0, 2, asked.sum())
-    return np.flatnonzero(known), np.flatnonzero(asked), level, start
+    targets = rng.random(start[-1]) < rng.random()
+    targets[rng.integers(start[-1])] = True
+    level = rng.integers(0, 2, targets.sum())
+    return np.flatnonzero(known), np.flatnonzero(targets), level, start
 
 
 @given(seeds, st.sampled_from([4, 8, 16, 2048]))

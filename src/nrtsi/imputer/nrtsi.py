@@ -252,8 +252,7 @@ class NRTSI(Imputer):
         self, task: ImputeTask, listener: Listener | None = None, *, intervals: bool = False
     ) -> ImputationResult:
         """Imputes the data of a task; `intervals` computes them even if no option needs them."""
-        options = task.options
-        intervals = intervals or options.needs_intervals
+        options, intervals = task.options, intervals or task.options.needs_intervals
         selection, calibration = select_method(
             self, task.panel, options.method, listener, calibrated=intervals
         )

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from nrtsi.core.interpolation import Known
+from nrtsi.core.ragged import concat_ranges
 from nrtsi.core.series import SeriesSet
 
 __all__ = ["TIME_TOLERANCE", "Frontier", "distances", "level_of"]
@@ -106,7 +107,7 @@ class Frontier:
         new = np.concatenate([[True], np.diff(left) > 0])  # not in the gap of the one before
         begin = np.searchsorted(self.row, left[new], side="right")
         size = np.searchsorted(self.row, self.right[filled[new]]) - begin
-        return np.arange(size.sum()) + np.repeat(begin - (np.cumsum(size) - size), size)
+        return concat_ranges(begin, begin + size)
 
     def _distances(self, rows: Entries) -> Distances:
         time, start = self.series.time, self.series.start

@@ -101,8 +101,7 @@ def plan(
         yield from _most_missing_first(series, targets, missing, config)
     elif targets.any():
         rows = np.flatnonzero(targets)
-        level = np.zeros(rows.size, dtype=np.int64)
-        yield Step(rows, np.zeros(rows.size), level, missing < series.dims)
+        yield Step(rows, np.zeros(rows.size), np.zeros_like(rows), missing < series.dims)
 
 
 def _coarse_to_fine(

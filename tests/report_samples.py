@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from nrtsi.report import (
+from nrtsi.report.content import (
     ChannelReport,
     Coverage,
     GapRange,
     MethodUse,
-    RefusalCount,
     Report,
     ReportScore,
     ReportSeries,
@@ -42,7 +41,7 @@ def channel(name="c0", counts=(10, 0, 0, 0), **changes):
         ),
         "methods": (MethodUse(HOUR, "linear", 30), MethodUse(DAY, "nrtsi", 10)),
         "coverage": (Coverage(HOUR, 900, 300, 0.9, 0.9), Coverage(DAY, 800, 100, 0.9, 0.7)),
-        "refusals": (RefusalCount(30, "the gap is longer than 3 steps"),),
+        "refusals": ((30, "the gap is longer than 3 steps"),),
     }
     return ChannelReport(name, counts, **content | changes)
 

@@ -12,18 +12,9 @@ from nrtsi.core.gaps import gap_bin
 from nrtsi.evaluation.backtest import Backtest
 from nrtsi.imputer.options import ImputeOptions
 from nrtsi.imputer.result import ImputationResult
-from nrtsi.report.content import (
-    CellState,
-    ChannelReport,
-    Coverage,
-    GapRange,
-    MethodUse,
-    RefusalCount,
-    Report,
-    ReportScore,
-    ReportSeries,
-)
-from nrtsi.tables import Clock, Panel
+from nrtsi.report import content
+from nrtsi.report.content import CellState, Coverage, MethodUse, ReportScore
+from nrtsi.tables import Panel
 
 __all__ = ["most_missing", "report_of"]
 
@@ -43,7 +34,7 @@ def report_of(
     command: str = "",
     settings: Mapping[str, Any] | None = None,
     remarks: Sequence[str] = (),
-) -> Report:
+) -> content.Report:
     """The report on data that were imputed and back-tested; it computes neither again.
 
     Args:
@@ -57,7 +48,7 @@ def report_of(
         remarks: Further sentences on the data.
     """
     failures = (f"{name} failed: {reason}" for name, reason in backtest.failed.items())
-    return Report(
+    return content.Report(
         source=source,
         made_at=datetime.now(UTC),
         version=__version__,
@@ -80,11 +71,6 @@ def most_missing(
 
     The first of them is shown whatever its size, so that the page is never empty.
 
-    Args:
-        missing: Missing cells of each series.
-        cells: All cells of each series.
-        config: The limits of the page.
-
     >>> most_missing([3, 0, 7], [10, 10, 10], ReportConfig(max_series=2))
     [0, 2]
     """
@@ -98,7 +84,7 @@ def most_missing(
     return sorted(shown)
 
 
-def _shown_series(panel: Panel, result: ImputationResult) -> Iterator[ReportSeries]:
+def _shown_series(panel: Panel, result: ImputationResult) -> Iterator[content.ReportSeries]:
     series, state = panel.series, result.source.astype(np.uint8)
     missing = state > CellState.OBSERVED
     none = np.full(state.shape, np.nan)
@@ -110,66 +96,54 @@ def _shown_series(panel: Panel, result: ImputationResult) -> Iterator[ReportSeri
     for index in most_missing(counts.tolist(), (series.length * series.dims).tolist()):
         rows = slice(*series.start[index : index + 2])
         name = str(panel.ids[index]) if panel.columns.id is not None else ""
-        lower, upper = (end[rows] for end in ends)
-        yield ReportSeries(name, time[rows], result.kept[rows], state[rows], lower, upper)
+        shown = (each[rows] for each in (time, result.kept, state, *ends))
+        yield content.ReportSeries(name, *shown)
 
 
 def _channels(
     result: ImputationResult, backtest: Backtest, options: ImputeOptions
-) -> Iterator[ChannelReport]:
-    scores, coverage = backtest.rows(), backtest.coverage(options.level, options.method)
+) -> Iterator[content.ChannelReport]:
+    level, words = options.level, backtest.clock.format_duration
+
+    def rows_of(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[Any, Any]]:
+        """The rows of a channel, each with its gap range."""
+        own = [(row["gap_from"], row["gap_to"], row) for row in rows if row["channel"] == name]
+        return [
+            (content.GapRange(low, high, words(low), words(high)), row) for low, high, row in own
+        ]
+
+    all_scores, all_coverage = backtest.rows(), backtest.coverage(level, options.method)
     for dim, name in enumerate(result.names):
-        own_scores = [row for row in scores if row["channel"] == name]
-        yield ChannelReport(
+        scores, coverage = rows_of(all_scores, name), rows_of(all_coverage, name)
+        yield content.ChannelReport(
             name,
             tuple(np.bincount(result.source[:, dim], minlength=len(CellState)).tolist()),
-            tuple(
-                ReportScore(
-                    _gap(row, backtest.clock), row["method"], row["n"], row["mse"], row["mae"]
-                )
-                for row in own_scores
-            ),
-            tuple(_methods(own_scores, backtest.clock, result, dim)),
-            tuple(
-                Coverage(
-                    _gap(row, backtest.clock), row["n"], row["gaps"], options.level, row["covered"]
-                )
-                for row in coverage
-                if row["channel"] == name
-            ),
+            tuple(ReportScore(g, r["method"], r["n"], r["mse"], r["mae"]) for g, r in scores),
+            tuple(_method(result, dim, gap) for gap in dict.fromkeys(gap for gap, _ in scores)),
+            tuple(Coverage(g, r["n"], r["gaps"], level, r["covered"]) for g, r in coverage),
             tuple(_refusals(result, options, dim)),
         )
 
 
-def _gap(row: Mapping[str, Any], clock: Clock) -> GapRange:
-    low, high = row["gap_from"], row["gap_to"]
-    return GapRange(low, high, clock.format_duration(low), clock.format_duration(high))
-
-
-def _methods(
-    scores: Sequence[Mapping[str, Any]], clock: Clock, result: ImputationResult, dim: int
-) -> Iterator[MethodUse]:
-    """The method that was used for each gap length that was back-tested."""
-    for gap in dict.fromkeys(_gap(row, clock) for row in scores):
-        index = int(gap_bin(np.array([gap.stop]))[0])
-        method = result.selection.methods[result.selection.table[dim, index]]
-        imputed = (result.gaps.gap_bin[:, dim] == index) & ~result.refused.cells[:, dim]
-        yield MethodUse(gap, method, int(imputed.sum()))
+def _method(result: ImputationResult, dim: int, gap: content.GapRange) -> MethodUse:
+    """The method that was used for a gap length of a channel."""
+    index = int(gap_bin(np.array([gap.stop]))[0])
+    method = result.selection.methods[result.selection.table[dim, index]]
+    imputed = (result.gaps.gap_bin[:, dim] == index) & ~result.refused.cells[:, dim]
+    return MethodUse(gap, method, int(imputed.sum()))
 
 
 def _refusals(
     result: ImputationResult, options: ImputeOptions, dim: int
-) -> Iterator[RefusalCount]:
+) -> Iterator[tuple[int, str]]:
     """Number of refused cells of a channel by reason."""
     if long := int(result.refused.too_long[:, dim].sum()):
-        limit = options.max_gap
-        limit = limit if isinstance(limit, str) else f"{limit} steps"
-        yield RefusalCount(long, f"the gap is longer than {limit}")
+        limit = options.max_gap if isinstance(options.max_gap, str) else f"{options.max_gap} steps"
+        yield long, f"the gap is longer than {limit}"
     if wide := int(result.refused.too_wide[:, dim].sum()):
         width = options.max_width
         widest = width[result.names[dim]] if isinstance(width, Mapping) else width
-        percent = f"{100 * options.level:g} %"
-        yield RefusalCount(wide, f"the {percent} interval is wider than {widest}")
+        yield wide, f"the {100 * options.level:g} % interval is wider than {widest}"
 
 
 def _advice(backtest: Backtest, options: ImputeOptions) -> Iterator[str]:

@@ -1,28 +1,15 @@
 """The content of a report as numbers and text, independent of the page that shows it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
 from math import isfinite, nan, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, UInt8
-
-__all__ = [
-    "CellState",
-    "ChannelReport",
-    "Coverage",
-    "GapRange",
-    "MeanError",
-    "MethodUse",
-    "RefusalCount",
-    "Report",
-    "ReportScore",
-    "ReportSeries",
-]
 
 
 class CellState(IntEnum):
@@ -30,10 +17,8 @@ class CellState(IntEnum):
 
     OBSERVED = 0
     IMPUTED = 1
-    REFUSED = 2
-    """Missing because a limit of the user was exceeded."""
-    MISSING = 3
-    """Missing because nothing is observed in the series."""
+    REFUSED = 2  # a limit of the user was exceeded
+    MISSING = 3  # nothing is observed in the series
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,57 +38,47 @@ class ReportSeries:
 
 @dataclass(frozen=True, order=True)
 class GapRange:
-    """A range of gap lengths, as numbers for an axis and as text."""
+    """A range of gap lengths, as numbers for an axis and as text; the last one is infinite."""
 
     start: float
     stop: float
-    """Infinite for the last range."""
     start_label: str
     stop_label: str
 
     def __str__(self) -> str:
         if not isfinite(self.stop):
             return f"over {self.start_label}"
-        if self.start_label == self.stop_label:
-            return self.start_label
-        return f"{self.start_label} – {self.stop_label}"
+        return " – ".join(dict.fromkeys([self.start_label, self.stop_label]))
 
 
-@dataclass(frozen=True)
-class ReportScore:
+class ReportScore(NamedTuple):
     """Error of a method on held-out cells, in the units of the channel; NaN if it failed."""
 
     gap: GapRange
     method: str
     cells: int
-    """Number of held-out cells."""
     mse: float
     mae: float
 
 
-@dataclass(frozen=True)
-class MethodUse:
-    """The method that imputed the gaps of one range of lengths."""
+class MethodUse(NamedTuple):
+    """The method that imputed the gaps of one range of lengths, and the number of cells."""
 
     gap: GapRange
     method: str
     cells: int = 1
-    """Number of imputed cells."""
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(NamedTuple):
     """Share of held-out cells inside their interval."""
 
     gap: GapRange
     cells: int
-    """Number of held-out cells."""
     gaps: int
-    """Number of gaps that contain them; errors within a gap are correlated."""
+    """Number of gaps that contain the cells; errors within a gap are correlated."""
     nominal: float
     """Probability of the interval."""
     covered: float
-    """Share of the cells inside."""
 
     @property
     def is_off(self) -> bool:
@@ -112,16 +87,7 @@ class Coverage:
         return abs(self.covered - self.nominal) > max(0.05, chance)
 
 
-@dataclass(frozen=True)
-class RefusalCount:
-    """Number of cells that were refused for one reason."""
-
-    cells: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class MeanError:
+class MeanError(NamedTuple):
     """Error over several gap lengths."""
 
     mae: float = nan
@@ -148,17 +114,8 @@ class ChannelReport:
     scores: tuple[ReportScore, ...] = ()
     methods: tuple[MethodUse, ...] = ()
     coverage: tuple[Coverage, ...] = ()
-    refusals: tuple[RefusalCount, ...] = ()
-
-    @property
-    def cells(self) -> int:
-        """Number of cells."""
-        return sum(self.counts)
-
-    @property
-    def missing(self) -> int:
-        """Number of cells that are missing in the data."""
-        return self.cells - self.counts[CellState.OBSERVED]
+    refusals: tuple[tuple[int, str], ...] = ()
+    """Number of cells and the reason for which they were refused."""
 
     @cached_property
     def errors(self) -> dict[str, MeanError]:
@@ -172,7 +129,7 @@ class ChannelReport:
         for method in dict.fromkeys(score.method for score in scores):
             own = [score for score in scores if score.method == method and isfinite(score.mae)]
             complete = {score.gap for score in own} == lengths
-            errors[method] = MeanError.of(own) if complete else MeanError()
+            errors[method] = MeanError.of(own if complete else ())
         return errors
 
     @property
@@ -183,14 +140,12 @@ class ChannelReport:
         """
         used = {(use.gap, use.method): use.cells for use in self.methods}
         own = [
-            replace(score, cells=used[score.gap, score.method])
+            score._replace(cells=used[score.gap, score.method])
             for score in self.scores
             if used.get((score.gap, score.method)) and isfinite(score.mae) and score.cells > 0
         ]
-        if own:
-            return MeanError.of(own)
         known = [error for error in self.errors.values() if isfinite(error.mae)]
-        return min(known, key=lambda error: error.mae, default=MeanError())
+        return MeanError.of(own) if own else min(known, default=MeanError())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -217,7 +172,3 @@ class Report:
     settings: Mapping[str, Any] = field(default_factory=dict)
     zone: str = ""
     """Time zone of the times; empty if unknown."""
-
-    def count(self, *states: CellState) -> int:
-        """Number of cells in these states, over all channels."""
-        return sum(channel.counts[state] for channel in self.channels for state in states)

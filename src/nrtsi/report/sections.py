@@ -2,35 +2,35 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from itertools import pairwise
 from math import isfinite
 
-from nrtsi.report.content import (
-    CellState,
-    ChannelReport,
-    Coverage,
-    MeanError,
-    MethodUse,
-    Report,
-)
+from nrtsi.report.content import CellState, ChannelReport, Coverage, MeanError, MethodUse, Report
 
-__all__ = [
-    "channels_table",
-    "coverage_share",
-    "coverage_table",
-    "format_number",
-    "format_share",
-    "methods_used",
-    "refusals_table",
-    "scores_table",
-    "settings_list",
-    "summary",
-]
+__all__ = ["format_number", "format_share", "methods_used", "sections", "summary"]
 
 MAX_NAMED_CHANNELS = 5
 """The summary names the error of each channel up to this many; more do not fit a sentence."""
+
+
+def sections(report: Report) -> dict[str, str]:
+    """The HTML of each section of the page."""
+    first, *rest = map(_prose, summary(report))
+    remarks = "".join(f"<li>{_prose(text)}</li>" for text in report.remarks)
+    notes = f'<section class="notes"><h3>Remarks</h3><ul>{remarks}</ul></section>'
+    return {
+        "headline": first,
+        "more": "".join(f"<p>{text}</p>" for text in rest),
+        "remarks": notes if remarks else "",
+        "channels": _channels_table(report),
+        "shown": _shown_sentence(report),
+        "scores": _scores_table(report),
+        "coverage": _coverage_table(report),
+        "refusals": _refusals_table(report),
+        "settings": _settings(report),
+    }
 
 
 def format_number(value: float) -> str:
@@ -61,19 +61,10 @@ def format_share(part: float, whole: float = 1) -> str:
     return f"{percent:.1f} %" if fine else f"{percent:.0f} %"
 
 
-def _joined(words: Sequence[str]) -> str:
-    """An enumeration.
-
-    >>> _joined(["a"]), _joined(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
 def summary(report: Report) -> list[str]:
     """The sentences at the top: number of imputed cells, their error, the coverage."""
     sentences = [_count_sentence(report), _error_sentence(report)]
-    share = coverage_share(row for channel in report.channels for row in channel.coverage)
+    share = _coverage_share(row for channel in report.channels for row in channel.coverage)
     if isfinite(share):
         sentences.append(
             f"The {format_share(report.level)} intervals contain {format_share(share)} of the "
@@ -83,19 +74,14 @@ def summary(report: Report) -> list[str]:
 
 
 def _count_sentence(report: Report) -> str:
-    cells, missing = (sum(getattr(c, of) for c in report.channels) for of in ("cells", "missing"))
-    if not missing:
+    counts = [sum(state) for state in zip(*(c.counts for c in report.channels), strict=True)]
+    cells, (observed, imputed, refused, left) = sum(counts), counts
+    if observed == cells:
         return f"None of the {cells:,} cells of {report.source} is missing; nothing was imputed."
-    refused, left = report.count(CellState.REFUSED), report.count(CellState.MISSING)
-    parts = [
-        f"{report.count(CellState.IMPUTED):,} were imputed",
-        f"{refused:,} refused" if refused else "none refused",
-        *([f"{left:,} left missing"] if left else []),
-    ]
-    return (
-        f"Of the {cells:,} cells of {report.source}, {missing:,} ({format_share(missing, cells)}) "
-        f"were missing: {_joined(parts)}."
-    )
+    parts = [f"{imputed:,} were imputed", f"{refused:,} refused" if refused else "none refused"]
+    parts += [f"{left:,} left missing"] if left else []
+    missing = f"{cells - observed:,} ({format_share(cells - observed, cells)})"
+    return f"Of the {cells:,} cells of {report.source}, {missing} were missing: {_joined(parts)}."
 
 
 def _error_sentence(report: Report) -> str:
@@ -109,7 +95,30 @@ def _error_sentence(report: Report) -> str:
     return f"{start} is {_joined(known)}, in the units of the data."
 
 
-def coverage_share(rows: Iterable[Coverage]) -> float:
+def _shown_sentence(report: Report) -> str:
+    shown, count = len(report.series), report.series_count
+    text = (
+        f"The charts show {shown:,} of {count:,} series: those with the most missing cells. "
+        f"The tables cover all series."
+    )
+    return text if shown < count else ""
+
+
+def _joined(words: Sequence[str]) -> str:
+    """An enumeration.
+
+    >>> _joined(["a"]), _joined(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _prose(text: str) -> str:
+    """A sentence whose percentages are not broken over lines."""
+    return escape(text).replace(" %", "&nbsp;%")
+
+
+def _coverage_share(rows: Iterable[Coverage]) -> float:
     """Share of held-out cells inside their interval, over all rows; NaN without any."""
     known = [row for row in rows if row.cells > 0 and isfinite(row.covered)]
     cells = sum(row.cells for row in known)
@@ -119,14 +128,12 @@ def coverage_share(rows: Iterable[Coverage]) -> float:
 def methods_used(uses: Iterable[MethodUse]) -> str:
     """The methods of one channel by gap length, each with its longest gap."""
     ordered = sorted(uses, key=lambda use: use.gap)
-    if not ordered:
-        return "–"
     changes = [use for use, later in pairwise(ordered) if use.method != later.method]
     texts = [f"{use.method} up to {use.gap.stop_label}" for use in changes]
-    return ", then ".join([*texts, ordered[-1].method])
+    return ", then ".join([*texts, *(use.method for use in ordered[-1:])]) or "–"
 
 
-def channels_table(report: Report) -> str:
+def _channels_table(report: Report) -> str:
     """One row per channel: number of missing cells, expected error, coverage, method."""
     heads = ["Channel", "Cells", "Missing", "Imputed", "Refused", "Left missing"]
     heads += ["Mean absolute error", "Interval coverage", "Method"]
@@ -135,12 +142,12 @@ def channels_table(report: Report) -> str:
 
 
 def _channel_row(channel: ChannelReport) -> list[str]:
-    share = coverage_share(channel.coverage)
-    percent = format_share(channel.missing, channel.cells)
+    share, cells = _coverage_share(channel.coverage), sum(channel.counts)
+    missing = cells - channel.counts[CellState.OBSERVED]
     return [
         escape(channel.name),
-        f"{channel.cells:,}",
-        f"{channel.missing:,} <small>({percent})</small>",
+        f"{cells:,}",
+        f"{missing:,} <small>({format_share(missing, cells)})</small>",
         *(f"{count:,}" for count in channel.counts[CellState.IMPUTED :]),
         format_number(channel.expected_error.mae),
         format_share(share) if isfinite(share) else "–",
@@ -148,7 +155,7 @@ def _channel_row(channel: ChannelReport) -> list[str]:
     ]
 
 
-def scores_table(report: Report) -> str:
+def _scores_table(report: Report) -> str:
     """Channels by methods, the best in bold; the page shows one of the two measures."""
     methods = list(dict.fromkeys(s.method for channel in report.channels for s in channel.scores))
     if not methods:
@@ -156,7 +163,7 @@ def scores_table(report: Report) -> str:
     rows = [
         [
             f'<button type="button" data-channel="{index}">{escape(channel.name)}</button>',
-            *(_error(channel.errors, method) for method in methods),
+            *(_error(channel, method) for method in methods),
         ]
         for index, channel in enumerate(report.channels)
         if channel.errors
@@ -164,20 +171,20 @@ def scores_table(report: Report) -> str:
     return _table("Error by channel and method", ["Channel", *map(escape, methods)], rows)
 
 
-def _error(errors: Mapping[str, MeanError], method: str) -> str:
-    own = errors.get(method, MeanError())
+def _error(channel: ChannelReport, method: str) -> str:
+    own = channel.errors.get(method, MeanError())
     if not isfinite(own.mae):
         return '<span title="not scored at every gap length">–</span>'
+    known = [error for error in channel.errors.values() if isfinite(error.mae)]
     spans = []
-    for measure in ("mae", "rmse"):
-        value, text = getattr(own, measure), format_number(getattr(own, measure))
-        best = min(getattr(each, measure) for each in errors.values() if isfinite(each.mae))
-        text = f"<strong>{text}</strong>" if value == best else text
+    for measure, value, values in zip(own._fields, own, zip(*known, strict=True), strict=True):
+        text = format_number(value)
+        text = f"<strong>{text}</strong>" if value == min(values) else text
         spans.append(f'<span class="{measure}">{text}</span>')
     return "".join(spans)
 
 
-def coverage_table(report: Report) -> str:
+def _coverage_table(report: Report) -> str:
     """Channels by gap length: the share of held-out values inside the interval."""
     gaps = sorted({row.gap for channel in report.channels for row in channel.coverage})
     if not gaps:
@@ -208,43 +215,34 @@ def _covered(row: Coverage | None) -> str:
     )
 
 
-def refusals_table(report: Report) -> str:
-    """The refused cells and the reasons."""
+def _refusals_table(report: Report) -> str:
     rows = [
-        [escape(channel.name), f"{refusal.cells:,}", escape(refusal.reason)]
+        [escape(channel.name), f"{cells:,}", escape(reason)]
         for channel in report.channels
-        for refusal in channel.refusals
+        for cells, reason in channel.refusals
     ]
     if not rows:
         return "<p>No cells were refused.</p>"
     return _table("Missing cells that were not imputed", ["Channel", "Cells", "Reason"], rows, {2})
 
 
-def settings_list(report: Report) -> str:
+def _settings(report: Report) -> str:
     """The command that makes the page again, and the settings of the model."""
     command = f"<pre><code>{escape(report.command)}</code></pre>" if report.command else ""
-    rows = [
-        [escape(str(key)), f"<code>{escape(_as_text(value))}</code>"]
+    texts = {
+        key: value
+        if isinstance(value, str)
+        else json.dumps(value, default=str, ensure_ascii=False)
         for key, value in report.settings.items()
-    ]
+    }
+    rows = [[escape(key), f"<code>{escape(text)}</code>"] for key, text in texts.items()]
     return command + (_table("Settings", ["Setting", "Value"], rows, {1}) if rows else "")
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _table(
     caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], text: Collection[int] = ()
 ) -> str:
-    """A table that scrolls if the page is narrow.
-
-    Args:
-        caption: Caption of the table.
-        heads: HTML of the column headings.
-        rows: HTML of the cells.
-        text: Indices of the columns, besides the first, that contain text.
-    """
+    """A table of HTML cells that scrolls; the columns `text` and the first contain text."""
 
     def css(column: int) -> str:
         return "" if column == 0 else f' class="{"text" if column in text else "number"}"'

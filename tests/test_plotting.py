@@ -27,10 +27,9 @@ from nrtsi.report.plots import (
     plot_procedure,
     plot_series,
 )
-from nrtsi.report.plots.canvas import IMPUTED, OBSERVED
+from nrtsi.report.plots.canvas import IMPUTED, OBSERVED, View
 from nrtsi.report.plots.gaps import DistanceErrors, cell_distances
-from nrtsi.report.plots.procedure import stages, steps_to_show
-from nrtsi.report.plots.view import OneSeries, View
+from nrtsi.report.plots.steps import stages, steps_to_show
 from nrtsi.schedule.distances import distances
 from nrtsi.schedule.plan import plan
 from nrtsi.tables import Columns
@@ -74,7 +73,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def one(model, frame):
-    return OneSeries.of(model.read_fitted(frame), 1)
+    return View.of(model.read_fitted(frame), 1)
 
 
 def gappy(rows=48, dims=2, start="2024-01-01T00"):
@@ -132,7 +131,7 @@ def test_time_beside_missing_rows_is_shaded_and_no_other(tmp_path_factory, missi
 def test_the_picture_is_a_png_of_1200_by_800(tmp_path):
     frame, filled = gappy()
     path = tmp_path / "a.png"
-    plot_series(path, frame, filled, interval=(filled, filled), title="two channels")
+    plot_series(path, frame, filled, title="two channels")
     assert size(path) == [1200, 800]
     assert list(tmp_path.iterdir()) == [path]
 
@@ -208,12 +207,11 @@ def test_stages_partition_the_missing_rows_and_end_with_the_result_of_impute(
     setting, partial, most
 ):
     frame, model = fitted_once(setting, partial=partial)
-    one = OneSeries.of(model.read_fitted(frame), 1)
-    shown = stages(model, one, most)
+    one = View.of(model.read_fitted(frame), 1)
+    shown = stages(model, one.series, most)
     rows = np.concatenate([stage.rows for stage in shown])
     np.testing.assert_array_equal(np.sort(rows), np.flatnonzero(~one.series.observed.all(axis=1)))
     assert len(shown) <= most
-    assert [stage.first for stage in shown[1:]] == [stage.last + 1 for stage in shown[:-1]]
     filled = model.impute(frame)
     for dim, name in enumerate(("x", "y")):
         np.testing.assert_allclose(
@@ -222,7 +220,7 @@ def test_stages_partition_the_missing_rows_and_end_with_the_result_of_impute(
 
 
 def test_an_imputed_value_does_not_change_later(model, one):
-    shown = stages(model, one, 100)
+    shown = stages(model, one.series, 100)
     for before, after in pairwise(shown):
         np.testing.assert_array_equal(before.value[before.rows], after.value[before.rows])
 
@@ -230,27 +228,30 @@ def test_an_imputed_value_does_not_change_later(model, one):
 def test_titles_state_step_distance_and_level(model):
     gap = [1.0, *[np.nan] * 7, 2.0]
     frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": gap, "y": gap})
-    one = OneSeries.of(model.read_fitted(frame), 0)
-    assert [stage.title for stage in stages(model, one, 9)] == [
+    one = View.of(model.read_fitted(frame), 0)
+    assert [stage.title for stage in stages(model, one.series, 9)] == [
         "step 1: distance 4, level 2",
         "step 2: distance 2, level 1",
         "step 3: distance 1, level 0",
     ]
-    assert stages(model, one, 2)[-1].title == "steps 2–3: distance 2–1, level 1–0"
+    assert stages(model, one.series, 2)[-1].title == "steps 2–3: distance 2–1, level 1–0"
 
 
 @pytest.mark.parametrize("plane", [False, True])
 def test_every_missing_point_is_highlighted_in_one_panel(tmp_path, model, frame, one, plane):
     figure = plot_procedure(tmp_path / "a.svg", model, frame, series=1, plane=plane, panels=5)
     panels = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in panels] == [s.title for s in stages(model, one, 5)]
+    assert [axes.get_title() for axes in panels] == [s.title for s in stages(model, one.series, 5)]
     new = [
         each.get_xdata().size
         for axes in panels
         for each in axes.lines
         if each.get_color() == IMPUTED
     ]
-    assert sum(new) == (~View.of(one, None, plane=plane).observed).sum()
+    assert (
+        sum(new)
+        == (~View.of(model.read_fitted(frame), 1, plane=plane, single=True).observed).sum()
+    )
 
 
 @pytest.mark.slow
@@ -320,7 +321,7 @@ def test_weights_are_what_the_network_mixes_by(relative, seed):
 def test_attention_sums_to_one_over_known_rows_and_the_target(setting, partial, more):
     frame = table(partial=partial)
     model = fitted(setting, frame, **more)
-    series = OneSeries.of(model.read_fitted(frame), 1).series
+    series = View.of(model.read_fitted(frame), 1).series
     config = model.fitted_.engine.model
     for step in plan(series, model.fitted_.engine.schedule):
         row = int(step.rows[step.rows.size // 2])
@@ -414,7 +415,6 @@ def test_errors_by_distance_average_to_those_of_the_back_test(partial, mask):
     assert list(errors.mse) == list(whole.methods)
     for name, score in whole.methods.items():
         assert errors.overall(name) == pytest.approx(score.mse, rel=1e-9)
-    assert errors.whole
 
 
 def test_settings_beside_a_model_are_refused(tmp_path, model, frame):
@@ -477,7 +477,7 @@ def test_unknown_columns_rows_steps_blocks_and_heads_are_refused(
 
 
 def test_a_row_belongs_to_one_step(tmp_path, model, frame):
-    one = OneSeries.of(model.read_fitted(frame), 0)
+    one = View.of(model.read_fitted(frame), 0)
     step = list(plan(one.series, model.fitted_.engine.schedule))[1]
     row = int(step.rows[0])
     message = rf"row {row} must be imputed in step 1, got a row imputed in step 2; leave one"

@@ -14,7 +14,6 @@ from nrtsi.report.plots.canvas import (
     PATH,
     READ,
     blank,
-    explain,
     plain_axes,
     sample,
     save,
@@ -48,8 +47,7 @@ def plot_budgets(path: Path, rows: Sequence[BudgetRow]) -> None:
     presets = {row.preset for row in rows}
     legend = [sample(color, name) for name, color in COLOURS.items() if name in presets]
     legend.append(sample(PATH, "default preset of the budget", **LINE))
-    explain(figure, "Validation error by training time", legend)
-    save(figure, path)
+    save(figure, path, "Validation error by training time", legend)
 
 
 def _panel(axes: "Axes", name: str, rows: Sequence[BudgetRow]) -> None:

@@ -29,7 +29,7 @@ from nrtsi.report.plots import (
 )
 from nrtsi.report.plots.canvas import IMPUTED, OBSERVED, View
 from nrtsi.report.plots.gaps import DistanceErrors, cell_distances
-from nrtsi.report.plots.steps import stages, steps_to_show
+from nrtsi.report.plots.series import stages, steps_to_show
 from nrtsi.schedule.distances import distances
 from nrtsi.schedule.plan import plan
 from nrtsi.tables import Columns
@@ -73,7 +73,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def one(model, frame):
-    return View.of(model.read_fitted(frame), 1)
+    return View.of(model.read_fitted(frame), 1, None)
 
 
 def gappy(rows=48, dims=2, start="2024-01-01T00"):
@@ -207,7 +207,7 @@ def test_stages_partition_the_missing_rows_and_end_with_the_result_of_impute(
     setting, partial, most
 ):
     frame, model = fitted_once(setting, partial=partial)
-    one = View.of(model.read_fitted(frame), 1)
+    one = View.of(model.read_fitted(frame), 1, None)
     shown = stages(model, one.series, most)
     rows = np.concatenate([stage.rows for stage in shown])
     np.testing.assert_array_equal(np.sort(rows), np.flatnonzero(~one.series.observed.all(axis=1)))
@@ -228,7 +228,7 @@ def test_an_imputed_value_does_not_change_later(model, one):
 def test_titles_state_step_distance_and_level(model):
     gap = [1.0, *[np.nan] * 7, 2.0]
     frame = pa.table({"id": [0] * 9, "time": np.arange(9.0), "x": gap, "y": gap})
-    one = View.of(model.read_fitted(frame), 0)
+    one = View.of(model.read_fitted(frame), 0, None)
     assert [stage.title for stage in stages(model, one.series, 9)] == [
         "step 1: distance 4, level 2",
         "step 2: distance 2, level 1",
@@ -250,7 +250,7 @@ def test_every_missing_point_is_highlighted_in_one_panel(tmp_path, model, frame,
     ]
     assert (
         sum(new)
-        == (~View.of(model.read_fitted(frame), 1, plane=plane, single=True).observed).sum()
+        == (~View.of(model.read_fitted(frame), 1, None, plane=plane, single=True).observed).sum()
     )
 
 
@@ -321,7 +321,7 @@ def test_weights_are_what_the_network_mixes_by(relative, seed):
 def test_attention_sums_to_one_over_known_rows_and_the_target(setting, partial, more):
     frame = table(partial=partial)
     model = fitted(setting, frame, **more)
-    series = View.of(model.read_fitted(frame), 1).series
+    series = View.of(model.read_fitted(frame), 1, None).series
     config = model.fitted_.engine.model
     for step in plan(series, model.fitted_.engine.schedule):
         row = int(step.rows[step.rows.size // 2])
@@ -463,7 +463,7 @@ def test_filled_data_of_other_rows_are_refused(tmp_path):
         ({"columns": ["x"], "plane": True}, "in the plane must have 2 columns, got 1: x; name"),
         ({"step": 99}, r"step must be at least 1 and at most \d+, got 99; choose another"),
         ({"row": 99}, "row must be at least 0 and below 40, got 99; choose another"),
-        ({"row": 0}, "row must be a missing one, got 0, which is observed; try another"),
+        ({"row": 0}, "row must be missing, got 0, which is not; choose another"),
         ({"block": 9}, r"block must be at least 1 and at most \d, got 9; choose another"),
         ({"head": 0}, r"head must be at least 1 and at most \d, got 0; choose another"),
     ],
@@ -477,10 +477,10 @@ def test_unknown_columns_rows_steps_blocks_and_heads_are_refused(
 
 
 def test_a_row_belongs_to_one_step(tmp_path, model, frame):
-    one = View.of(model.read_fitted(frame), 0)
+    one = View.of(model.read_fitted(frame), 0, None)
     step = list(plan(one.series, model.fitted_.engine.schedule))[1]
     row = int(step.rows[0])
-    message = rf"row {row} must be imputed in step 1, got a row imputed in step 2; leave one"
+    message = rf"row must be imputed in step 1, got {row}, which is not; choose another"
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, frame, row=row, step=1)
     plot_attention(tmp_path / "a.png", model, frame, row=row, step=2)

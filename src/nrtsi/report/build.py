@@ -13,15 +13,14 @@ from nrtsi.evaluation.backtest import Backtest
 from nrtsi.imputer.options import ImputeOptions
 from nrtsi.imputer.result import ImputationResult
 from nrtsi.report import content
-from nrtsi.report.content import CellState, Coverage, MethodUse, ReportScore
+from nrtsi.report.content import CellState, Coverage, GapRange, MethodUse, ReportScore
 from nrtsi.tables import Panel
 
 __all__ = ["most_missing", "report_of"]
 
 DEFAULT = ReportConfig()
 
-CLEARLY_BETTER = 0.9
-"""A method is recommended if its squared error is below this share of that of the method used."""
+CLEARLY_BETTER = 0.9  # largest ratio of squared errors at which another method is recommended
 
 
 def report_of(
@@ -37,15 +36,8 @@ def report_of(
 ) -> content.Report:
     """The report on data that were imputed and back-tested; it computes neither again.
 
-    Args:
-        panel: The data.
-        result: The result of `NRTSI.run` on all rows of `panel`, with intervals.
-        backtest: The back-test of the model and the baselines on `panel`.
-        options: The options of the imputation.
-        source: Name of the data.
-        command: The command that makes the report again.
-        settings: Settings of the model.
-        remarks: Further sentences on the data.
+    `result` is that of `NRTSI.run` on all rows of `panel`, with intervals. `source` names the
+    data, `command` makes the report again, `remarks` are further sentences on the data.
     """
     failures = (f"{name} failed: {reason}" for name, reason in backtest.failed.items())
     return content.Report(
@@ -105,16 +97,15 @@ def _channels(
 ) -> Iterator[content.ChannelReport]:
     level, words = options.level, backtest.clock.format_duration
 
-    def rows_of(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[Any, Any]]:
-        """The rows of a channel, each with its gap range."""
-        own = [(row["gap_from"], row["gap_to"], row) for row in rows if row["channel"] == name]
-        return [
-            (content.GapRange(low, high, words(low), words(high)), row) for low, high, row in own
-        ]
+    def gap(row: Mapping[str, Any]) -> GapRange:
+        low, high = row["gap_from"], row["gap_to"]
+        return GapRange(low, high, words(low), words(high))
 
-    all_scores, all_coverage = backtest.rows(), backtest.coverage(level, options.method)
     for dim, name in enumerate(result.names):
-        scores, coverage = rows_of(all_scores, name), rows_of(all_coverage, name)
+        scores, coverage = (
+            [(gap(row), row) for row in rows if row["channel"] == name]
+            for rows in (backtest.rows(), backtest.coverage(level, options.method))
+        )
         yield content.ChannelReport(
             name,
             tuple(np.bincount(result.source[:, dim], minlength=len(CellState)).tolist()),
@@ -125,7 +116,7 @@ def _channels(
         )
 
 
-def _method(result: ImputationResult, dim: int, gap: content.GapRange) -> MethodUse:
+def _method(result: ImputationResult, dim: int, gap: GapRange) -> MethodUse:
     """The method that was used for a gap length of a channel."""
     index = int(gap_bin(np.array([gap.stop]))[0])
     method = result.selection.methods[result.selection.table[dim, index]]

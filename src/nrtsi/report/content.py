@@ -1,6 +1,6 @@
 """The content of a report as numbers and text, independent of the page that shows it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -23,16 +23,13 @@ class CellState(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class ReportSeries:
-    """One series, shown cell by cell."""
+    """One series, shown cell by cell; NaN where a cell is still missing or has no interval."""
 
     id: str
-    time: Float[np.ndarray, " row"]
-    """Ascending; milliseconds since 1970 in UTC if the report has datetimes."""
+    time: Float[np.ndarray, " row"]  # ascending; datetimes in milliseconds since 1970, UTC
     value: Float[np.ndarray, "row channel"]
-    """NaN where the cell is still missing."""
     state: UInt8[np.ndarray, "row channel"]
-    lower: Float[np.ndarray, "row channel"]
-    """Lower end of the interval; NaN where the cell is observed or has none."""
+    lower: Float[np.ndarray, "row channel"]  # end of the interval
     upper: Float[np.ndarray, "row channel"]
 
 
@@ -74,10 +71,8 @@ class Coverage(NamedTuple):
 
     gap: GapRange
     cells: int
-    gaps: int
-    """Number of gaps that contain the cells; errors within a gap are correlated."""
-    nominal: float
-    """Probability of the interval."""
+    gaps: int  # number of gaps that contain the cells; errors within a gap are correlated
+    nominal: float  # probability of the interval
     covered: float
 
     @property
@@ -94,14 +89,14 @@ class MeanError(NamedTuple):
     rmse: float = nan
 
     @classmethod
-    def of(cls, scores: Iterable[ReportScore]) -> "MeanError":
+    def of(cls, scores: Sequence[ReportScore]) -> "MeanError":
         """The mean over cells; NaN without any."""
-        scores = list(scores)
-        cells = sum(score.cells for score in scores)
-        if not cells:
+        weights = [score.cells for score in scores]
+        if not any(weights):
             return cls()
-        mse = sum(score.cells * score.mse for score in scores) / cells
-        return cls(sum(score.cells * score.mae for score in scores) / cells, sqrt(max(mse, 0.0)))
+        errors = [(score.mae, score.mse) for score in scores]
+        mae, mse = np.average(errors, axis=0, weights=weights).tolist()
+        return cls(mae, sqrt(mse))
 
 
 @dataclass(frozen=True)
@@ -109,20 +104,15 @@ class ChannelReport:
     """Counts over all series, errors, methods, coverage and refusals of one channel."""
 
     name: str
-    counts: tuple[int, ...]
-    """Number of cells by `CellState`."""
+    counts: tuple[int, ...]  # number of cells by `CellState`
     scores: tuple[ReportScore, ...] = ()
     methods: tuple[MethodUse, ...] = ()
     coverage: tuple[Coverage, ...] = ()
-    refusals: tuple[tuple[int, str], ...] = ()
-    """Number of cells and the reason for which they were refused."""
+    refusals: tuple[tuple[int, str], ...] = ()  # number of cells, reason
 
     @cached_property
     def errors(self) -> dict[str, MeanError]:
-        """The error of each method; NaN for a method that was not scored at every gap length.
-
-        A method that was scored on short gaps only would seem better than it is.
-        """
+        """The error of each method; NaN for a method that was not scored at every gap length."""
         scores = [score for score in self.scores if score.cells > 0]
         lengths = {score.gap for score in scores}
         errors = {}
@@ -134,10 +124,7 @@ class ChannelReport:
 
     @property
     def expected_error(self) -> MeanError:
-        """The error of the methods in use, weighted by the number of imputed cells.
-
-        If these are unknown, the error of the best method.
-        """
+        """The error over the imputed cells of the methods in use, else that of the best method."""
         used = {(use.gap, use.method): use.cells for use in self.methods}
         own = [
             score._replace(cells=used[score.gap, score.method])
@@ -152,23 +139,15 @@ class ChannelReport:
 class Report:
     """The content of the page."""
 
-    source: str
-    """Name of the data, such as a file name."""
+    source: str  # name of the data, such as a file name
     made_at: datetime
     version: str
-    datetimes: bool
-    """True if times are datetimes, False if they are numbers."""
+    datetimes: bool  # False if times are numbers
     channels: tuple[ChannelReport, ...]
-    series: tuple[ReportSeries, ...]
-    """The series that are shown."""
-    series_count: int
-    """Number of series, shown or not."""
-    level: float
-    """Probability of the intervals."""
-    remarks: tuple[str, ...] = ()
-    """Sentences on the data and the methods."""
-    command: str = ""
-    """The command that makes the report again."""
+    series: tuple[ReportSeries, ...]  # those that are shown
+    series_count: int  # number of series, shown or not
+    level: float  # probability of the intervals
+    remarks: tuple[str, ...] = ()  # sentences on the data and the methods
+    command: str = ""  # makes the report again
     settings: Mapping[str, Any] = field(default_factory=dict)
-    zone: str = ""
-    """Time zone of the times; empty if unknown."""
+    zone: str = ""  # time zone; empty if unknown

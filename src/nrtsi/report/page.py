@@ -17,29 +17,21 @@ from nrtsi.config import ReportConfig
 from nrtsi.core.atomic import atomic, check_writable
 from nrtsi.errors import InputError
 from nrtsi.report import sections
-from nrtsi.report.content import CellState, Report, ReportScore, ReportSeries
+from nrtsi.report.content import CellState, Report, ReportSeries
 
 __all__ = ["SCRIPTS", "check_report", "encode_series", "encode_times", "render", "write_report"]
 
 SCRIPTS = "decode theme ticks view interaction values panel tooltip map errors main"
 """Script files in the order of use; together they are one script."""
 
-MIN_RELATIVE_RANGE = 1e-6
-"""The range of a channel is at least this share of its intervals, which 32 bits still resolve."""
-
-MIN_RANGE = 1e-300
-"""Smallest range of a channel: half of it must still be a normal number."""
+MIN_RANGE = 1e-300  # of a channel: half of it must still be a normal number
+MIN_RELATIVE_RANGE = 1e-6  # share of the intervals that 32 bits still resolve
 
 DEFAULT = ReportConfig()
 
 
 def check_report(path: str | Path, *, overwrite: bool = False) -> None:
-    """Checks that a report can be written to `path`.
-
-    Raises:
-        InputError: The suffix is not .html, `path` exists and `overwrite` is False, or it cannot
-            be written.
-    """
+    """Raises `InputError` if a report cannot be written to `path`, or it exists already."""
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(
@@ -61,8 +53,7 @@ def write_report(path: str | Path, report: Report, *, overwrite: bool = False) -
 def render(report: Report, config: ReportConfig = DEFAULT) -> str:
     """The page as text; it needs no other file and no network.
 
-    Raises:
-        InputError: The series shown have too many cells for a page.
+    Raises `InputError` if the series shown have too many cells.
     """
     cells = sum(series.value.size for series in report.series)
     if cells > config.max_page_cells:
@@ -113,26 +104,26 @@ def _facts(report: Report) -> dict[str, Any]:
         "channels": [channel.name for channel in report.channels],
         "series": [series.id for series in report.series],
         "level": report.level,
-        "scores": [{"channel": i, **_score(row)} for i, each in channels for row in each.scores],
+        "scores": [
+            {
+                "channel": i,
+                "gap": str(gap),
+                "start": gap.start,
+                "stop": _finite(gap.stop),
+                "labels": [gap.start_label, gap.stop_label],
+                "method": method,
+                "n": cells,
+                "mae": _finite(mae),
+                "rmse": _finite(mse**0.5) if mse >= 0 else None,
+            }
+            for i, each in channels
+            for gap, method, cells, mse, mae in each.scores
+        ],
         "methods": [
             {"channel": i, "gap": str(use.gap), "method": use.method}
             for i, each in channels
             for use in each.methods
         ],
-    }
-
-
-def _score(score: ReportScore) -> dict[str, Any]:
-    gap = score.gap
-    return {
-        "gap": str(gap),
-        "start": gap.start,
-        "stop": _finite(gap.stop),
-        "labels": [gap.start_label, gap.stop_label],
-        "method": score.method,
-        "n": score.cells,
-        "mae": _finite(score.mae),
-        "rmse": _finite(score.mse**0.5) if score.mse >= 0 else None,
     }
 
 

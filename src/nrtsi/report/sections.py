@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 from math import isfinite
@@ -11,8 +11,7 @@ from nrtsi.report.content import CellState, ChannelReport, Coverage, MeanError, 
 
 __all__ = ["format_number", "format_share", "methods_used", "sections", "summary"]
 
-MAX_NAMED_CHANNELS = 5
-"""The summary names the error of each channel up to this many; more do not fit a sentence."""
+MAX_NAMED_CHANNELS = 5  # whose errors the summary names; more do not fit a sentence
 
 
 def sections(report: Report) -> dict[str, str]:
@@ -96,20 +95,15 @@ def _error_sentence(report: Report) -> str:
 
 
 def _shown_sentence(report: Report) -> str:
-    shown, count = len(report.series), report.series_count
-    text = (
-        f"The charts show {shown:,} of {count:,} series: those with the most missing cells. "
-        f"The tables cover all series."
-    )
-    return text if shown < count else ""
+    if len(report.series) == report.series_count:
+        return ""
+    shown = f"{len(report.series):,} of {report.series_count:,} series"
+    reason = "those with the most missing cells. The tables cover all series."
+    return f"The charts show {shown}: {reason}"
 
 
 def _joined(words: Sequence[str]) -> str:
-    """An enumeration.
-
-    >>> _joined(["a"]), _joined(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
+    """Joins words as in "a, b and c"."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
@@ -137,38 +131,34 @@ def _channels_table(report: Report) -> str:
     """One row per channel: number of missing cells, expected error, coverage, method."""
     heads = ["Channel", "Cells", "Missing", "Imputed", "Refused", "Left missing"]
     heads += ["Mean absolute error", "Interval coverage", "Method"]
-    rows = [_channel_row(channel) for channel in report.channels]
-    return _table("Missing and imputed cells by channel", heads, rows, text={8})
-
-
-def _channel_row(channel: ChannelReport) -> list[str]:
-    share, cells = _coverage_share(channel.coverage), sum(channel.counts)
-    missing = cells - channel.counts[CellState.OBSERVED]
-    return [
-        escape(channel.name),
-        f"{cells:,}",
-        f"{missing:,} <small>({format_share(missing, cells)})</small>",
-        *(f"{count:,}" for count in channel.counts[CellState.IMPUTED :]),
-        format_number(channel.expected_error.mae),
-        format_share(share) if isfinite(share) else "–",
-        escape(methods_used(channel.methods)),
-    ]
+    rows = []
+    for channel in report.channels:
+        share, cells = _coverage_share(channel.coverage), sum(channel.counts)
+        missing = cells - channel.counts[CellState.OBSERVED]
+        rows.append(
+            [
+                escape(channel.name),
+                f"{cells:,}",
+                f"{missing:,} <small>({format_share(missing, cells)})</small>",
+                *(f"{count:,}" for count in channel.counts[CellState.IMPUTED :]),
+                format_number(channel.expected_error.mae),
+                format_share(share) if isfinite(share) else "–",
+                escape(methods_used(channel.methods)),
+            ]
+        )
+    return _table("Missing and imputed cells by channel", heads, rows, text=8)
 
 
 def _scores_table(report: Report) -> str:
     """Channels by methods, the best in bold; the page shows one of the two measures."""
-    methods = list(dict.fromkeys(s.method for channel in report.channels for s in channel.scores))
-    if not methods:
-        return "<p>There was no back-test.</p>"
-    rows = [
-        [
-            f'<button type="button" data-channel="{index}">{escape(channel.name)}</button>',
-            *(_error(channel, method) for method in methods),
-        ]
-        for index, channel in enumerate(report.channels)
-        if channel.errors
-    ]
-    return _table("Error by channel and method", ["Channel", *map(escape, methods)], rows)
+    methods = dict.fromkeys(score.method for each in report.channels for score in each.scores)
+    rows = []
+    for index, channel in enumerate(report.channels):
+        button = f'<button type="button" data-channel="{index}">{escape(channel.name)}</button>'
+        if channel.errors:
+            rows.append([button, *(_error(channel, method) for method in methods)])
+    heads = ["Channel", *map(escape, methods)]
+    return _table("Error by channel and method", heads, rows, empty="There was no back-test.")
 
 
 def _error(channel: ChannelReport, method: str) -> str:
@@ -187,15 +177,17 @@ def _error(channel: ChannelReport, method: str) -> str:
 def _coverage_table(report: Report) -> str:
     """Channels by gap length: the share of held-out values inside the interval."""
     gaps = sorted({row.gap for channel in report.channels for row in channel.coverage})
-    if not gaps:
-        return "<p>The intervals were not tested.</p>"
     rows = []
     for channel in report.channels:
         found = {row.gap: row for row in channel.coverage}
         if found:
             rows.append([escape(channel.name), *(_covered(found.get(gap)) for gap in gaps)])
-    heads = ["Channel", *(escape(str(gap)) for gap in gaps)]
-    return _table("Share of held-out values inside the interval, by gap length", heads, rows)
+    heads, empty = (
+        ["Channel", *(escape(str(gap)) for gap in gaps)],
+        "The intervals were not tested.",
+    )
+    caption = "Share of held-out values inside the interval, by gap length"
+    return _table(caption, heads, rows, empty=empty)
 
 
 def _covered(row: Coverage | None) -> str:
@@ -221,9 +213,8 @@ def _refusals_table(report: Report) -> str:
         for channel in report.channels
         for cells, reason in channel.refusals
     ]
-    if not rows:
-        return "<p>No cells were refused.</p>"
-    return _table("Missing cells that were not imputed", ["Channel", "Cells", "Reason"], rows, {2})
+    caption, heads = "Missing cells that were not imputed", ["Channel", "Cells", "Reason"]
+    return _table(caption, heads, rows, text=2, empty="No cells were refused.")
 
 
 def _settings(report: Report) -> str:
@@ -236,21 +227,20 @@ def _settings(report: Report) -> str:
         for key, value in report.settings.items()
     }
     rows = [[escape(key), f"<code>{escape(text)}</code>"] for key, text in texts.items()]
-    return command + (_table("Settings", ["Setting", "Value"], rows, {1}) if rows else "")
+    return command + _table("Settings", ["Setting", "Value"], rows, text=1)
 
 
 def _table(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], text: Collection[int] = ()
+    caption: str, heads: list[str], rows: list[list[str]], *, text: int = 0, empty: str = ""
 ) -> str:
-    """A table of HTML cells that scrolls; the columns `text` and the first contain text."""
-
-    def css(column: int) -> str:
-        return "" if column == 0 else f' class="{"text" if column in text else "number"}"'
-
-    top = "".join(f'<th scope="col"{css(i)}>{head}</th>' for i, head in enumerate(heads))
+    """A table of HTML cells; the first column and the column `text` contain no numbers."""
+    if not rows:
+        return f"<p>{empty}</p>" if empty else ""
+    css = ["", *(f' class="{"text" if i == text else "number"}"' for i in range(1, len(heads)))]
+    top = "".join(f'<th scope="col"{c}>{head}</th>' for c, head in zip(css, heads, strict=True))
     body = ""
     for first, *rest in rows:
-        cells = "".join(f"<td{css(i)}>{cell}</td>" for i, cell in enumerate(rest, start=1))
+        cells = "".join(f"<td{c}>{cell}</td>" for c, cell in zip(css[1:], rest, strict=True))
         body += f'<tr><th scope="row">{first}</th>{cells}</tr>'
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table>'

@@ -18,8 +18,13 @@ file cannot be written.
 
 from nrtsi.report.plots.canvas import check_picture
 from nrtsi.report.plots.gaps import plot_gaps
-from nrtsi.report.plots.series import plot_draws, plot_filling, plot_series
-from nrtsi.report.plots.steps import plot_attention, plot_procedure
+from nrtsi.report.plots.series import (
+    plot_attention,
+    plot_draws,
+    plot_filling,
+    plot_procedure,
+    plot_series,
+)
 
 __all__ = ["check_picture", "plot_attention", "plot_draws", "plot_filling", "plot_gaps"]
 __all__ += ["plot_procedure", "plot_series"]

@@ -1,7 +1,7 @@
 """Figures, colours and files of all plots, and the view of one series that a panel shows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +17,8 @@ from nrtsi.tables import Panel
 Figure: TypeAlias = Any
 Axes: TypeAlias = Any
 
+Names: TypeAlias = Sequence[str] | None
+
 OBSERVED = "#1f5a96"
 IMPUTED = "#d95f02"
 EARLIER = "#f0b184"  # cells that were imputed in earlier steps
@@ -24,25 +26,17 @@ GAP = "#eeeae4"
 PATH = "#c4c0ba"  # the line through the points in time order
 READ = "#6a3d9a"  # attention weights
 
+# Styles of a legend entry that is a line, and of the points that a panel is about.
 LINE: dict[str, Any] = {"marker": "none", "linestyle": "-"}
-"""Style of a legend entry that is a line."""
-
 HIGHLIGHT: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.5}
-"""Style of the points that a panel is about."""
 
-WIDTH = 12.0
-"""Width of every figure, in inches of 100 pixels."""
-
+WIDTH = 12.0  # of every figure, in inches of 100 pixels
+LEGEND = "lower center"  # place of the legend outside of the panels
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_picture(path: str | Path, *, overwrite: bool) -> None:
-    """Checks that a plot can be written to `path`.
-
-    Raises:
-        InputError: matplotlib is not installed, the suffix is unknown, `path` exists and
-            `overwrite` is False, or it cannot be written.
-    """
+    """Raises `InputError` if a plot cannot be drawn or written to `path`, or it exists already."""
     _figure_class()
     _format(Path(path))
     check_writable(Path(path), overwrite=overwrite)
@@ -54,11 +48,7 @@ def blank(height: float) -> Figure:
 
 
 def save(
-    figure: Figure,
-    path: str | Path,
-    title: str | None,
-    legend: Sequence[Any],
-    at: str = "lower center",
+    figure: Figure, path: str | Path, title: str | None, legend: list[Any], at: str = LEGEND
 ) -> Figure:
     """Adds a title above the panels and a legend outside of them, and writes the figure."""
     if title:
@@ -113,31 +103,18 @@ class View:
     """The columns of one series that are drawn: each over time, or two against each other."""
 
     series: SeriesSet
-    time: np.ndarray
-    """Times of the rows, as in the user's data."""
-    names: tuple[str, ...]
-    """Names of all value columns."""
+    time: np.ndarray  # of the rows, as in the user's data
+    names: tuple[str, ...]  # of all value columns
     time_name: str
-    label: str
-    """Identifies the series."""
-    dims: tuple[int, ...]
+    label: str  # identifies the series
+    dims: tuple[int, ...]  # the columns that are drawn
     plane: bool
 
     @classmethod
     def of(
-        cls,
-        panel: Panel,
-        index: int,
-        columns: Sequence[str] | None = None,
-        *,
-        plane: bool = False,
-        single: bool = False,
+        cls, panel: Panel, index: int, columns: Names, *, plane: bool = False, single: bool = False
     ) -> "View":
-        """The series at `index`; if `single`, only one column over time, by default the first.
-
-        Raises:
-            InputError: There is no such series or column, or the number of columns is wrong.
-        """
+        """The series at `index`; if `single`, only one column over time, by default the first."""
         check_number("series", index, panel.series.series)
         series, clock, key = panel.series.select(np.array([index])), panel.clock, panel.columns.id
         time = series.time * clock.unit
@@ -147,10 +124,6 @@ class View:
         label = f"series {index}" if key is None else f"{key} {panel.ids[index]}"
         dims = _dims(names, columns, plane=plane, single=single)
         return cls(series, time, names, str(panel.columns.time or "time"), label, dims, plane)
-
-    def panels(self) -> list["View"]:
-        """A view for each panel."""
-        return [self] if self.plane else [replace(self, dims=(dim,)) for dim in self.dims]
 
     @property
     def observed(self) -> Bool[np.ndarray, " row"]:
@@ -193,9 +166,7 @@ class View:
             axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
-def _dims(
-    names: Sequence[str], columns: Sequence[str] | None, *, plane: bool, single: bool
-) -> tuple[int, ...]:
+def _dims(names: Sequence[str], columns: Names, *, plane: bool, single: bool) -> tuple[int, ...]:
     """Indices of the named columns, or of all."""
     chosen = list(columns or names)
     for name in chosen:

@@ -20,10 +20,7 @@ from nrtsi.tables import Clock
 __all__ = ["DistanceErrors", "cell_distances", "plot_gaps"]
 
 COLORS = (canvas.IMPUTED, "#1f5a96", "#4d9221", "#7a7a7a", "#8c6bb1", "#b8860b", "#333333")
-"""Colours of nrtsi and the baselines."""
-
-LAST_BIN = 60
-"""The bin of infinite distances; finite ones are far below."""
+LAST_BIN = 60  # of infinite distances; finite ones are far below
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,25 @@ def plot_gaps(
     model = NRTSI(**settings) if model is None else model
     errors = DistanceErrors.of(model.backtest(frame, baselines=baselines, listener=listener))
     axes = figure.subplots()
-    _draw(axes, errors)
+    place = np.arange(errors.distance_bin.size)
+    for (name, mse), color in zip(errors.mse.items(), COLORS, strict=False):
+        width, size, order = (2.5, 7, 3) if name == "nrtsi" else (1.4, 5, 2)
+        label = f"{name} ({errors.overall(name):.3g} overall)"
+        axes.plot(place, mse, "o-", c=color, label=label, lw=width, markersize=size, zorder=order)
+    if min(float(mse.min()) for mse in errors.mse.values()) > 0:
+        axes.set_yscale("log")  # zero has no logarithm
+    ends = [f"up to {errors.clock.format_duration(2.0**k)}" for k in errors.distance_bin.tolist()]
+    if errors.distance_bin[-1] == LAST_BIN:
+        ends[-1] = "nothing\nobserved"
+    axes.set_xticks(
+        place, [f"{end}\nn = {n:,}" for end, n in zip(ends, errors.cells, strict=True)]
+    )
+    axes.set_xlabel("distance in time to the nearest observed value")
+    axes.set_ylabel("mean squared error, in standard deviations²")
+    axes.set_xlim(-0.4, place.size - 0.6)
+    axes.grid(axis="y", color="#e4e1dc", linewidth=0.7)
+    axes.set_axisbelow(True)
+    canvas.plain_axes(axes)
     title = "Error by distance to the nearest observed value"
     canvas.save(figure, path, title, axes.get_legend_handles_labels()[0])
     return errors
@@ -102,26 +117,3 @@ def cell_distances(
         rows = np.flatnonzero(cells[:, dim])
         found[rows, dim] = distances(known.time, known.observed[:, dim], known.start, rows)
     return found
-
-
-def _draw(axes: canvas.Axes, errors: DistanceErrors) -> None:
-    place = np.arange(errors.distance_bin.size)
-    for (name, mse), color in zip(errors.mse.items(), COLORS, strict=False):
-        width, size, order = (2.5, 7, 3) if name == "nrtsi" else (1.4, 5, 2)
-        label = f"{name} ({errors.overall(name):.3g} overall)"
-        axes.plot(place, mse, "o-", c=color, label=label, lw=width, markersize=size, zorder=order)
-    if min(float(mse.min()) for mse in errors.mse.values()) > 0:
-        axes.set_yscale("log")  # zero has no logarithm
-    ticks = [
-        f"{'any' if index == LAST_BIN else f'up to {2**index:,}'}\n{count:,} cells"
-        for index, count in zip(errors.distance_bin.tolist(), errors.cells, strict=True)
-    ]
-    axes.set_xticks(place, ticks)
-    unit = errors.clock.format_duration(1)
-    steps = "" if unit == "1" else f", in steps of {unit}"
-    axes.set_xlabel(f"distance in time to the nearest observed value{steps}")
-    axes.set_ylabel("mean squared error, in standard deviations²")
-    axes.set_xlim(-0.4, place.size - 0.6)
-    axes.grid(axis="y", color="#e4e1dc", linewidth=0.7)
-    axes.set_axisbelow(True)
-    canvas.plain_axes(axes)

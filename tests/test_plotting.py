@@ -4,7 +4,7 @@ import math
 import sys
 from copy import copy
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from hypothesis.extra import numpy as npst
 from nrtsi import NRTSI
 from nrtsi.errors import InputError
 from nrtsi.network.attention import SetAttention
-from nrtsi.network.tokens import StepContext, tokens
 from nrtsi.report.plots import (
     check_picture,
     plot_attention,
@@ -242,29 +241,20 @@ def test_every_missing_point_is_highlighted_in_one_panel(tmp_path, model, frame,
     figure = plot_procedure(tmp_path / "a.svg", model, frame, series=1, plane=plane, panels=5)
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in panels] == [s.title for s in stages(model, one.series, 5)]
-    new = [
-        each.get_xdata().size
-        for axes in panels
-        for each in axes.lines
-        if each.get_color() == IMPUTED
-    ]
-    assert (
-        sum(new)
-        == (~View.of(model.read_fitted(frame), 1, None, plane=plane, single=True).observed).sum()
-    )
+    new = [line for axes in panels for line in axes.lines if line.get_color() == IMPUTED]
+    view = View.of(model.read_fitted(frame), 1, None, plane=plane, single=True)
+    assert sum(line.get_xdata().size for line in new) == (~view.observed).sum()
 
 
 @pytest.mark.slow
 def test_a_picture_of_every_kind_is_1200_pixels_wide(tmp_path, model, frame):
     path = tmp_path / "a.png"
-    for plane in (False, True):
-        for draw in (plot_procedure, plot_draws, plot_attention):
-            draw(path, model, frame, plane=plane)
-            assert size(path)[0] == 1200
-    plot_attention(path, model, frame, block=1, head=1, columns=["y"])
-    assert size(path)[0] == 1200
-    plot_draws(path, model, frame, columns=["y"], draws=2)
-    assert size(path)[0] == 1200
+    for draw, options in product(
+        (plot_procedure, plot_draws, plot_attention),
+        ({"plane": False}, {"plane": True}, {"columns": ["y"]}),
+    ):
+        draw(path, model, frame, **options)
+        assert size(path)[0] == 1200
 
 
 def test_dates_fit_below_the_panels(tmp_path):
@@ -325,47 +315,16 @@ def test_attention_sums_to_one_over_known_rows_and_the_target(setting, partial, 
     config = model.fitted_.engine.model
     for step in plan(series, model.fitted_.engine.schedule):
         row = int(step.rows[step.rows.size // 2])
-        known, reading = model.fitted_.attention(series, row)
+        known, attention = model.fitted_.attention(series, row)
         blocks = config.blocks if config.encode_targets else 1
-        assert reading.weight.shape == (blocks, config.heads, reading.rows.size)
-        np.testing.assert_allclose(reading.weight.sum(axis=-1), 1, atol=1e-5)
-        assert row in reading.rows
-        others = reading.rows[reading.rows != row]
+        assert attention.weight.shape == (blocks, config.heads, attention.rows.size)
+        np.testing.assert_allclose(attention.weight.sum(axis=-1), 1, atol=1e-5)
+        assert row in attention.rows
+        others = attention.rows[attention.rows != row]
         if config.network == "cells":  # targets of a step read each other there
             others = others[~np.isin(others, step.rows)]
         assert known.observed[others].any(axis=1).all()
         assert step.sources[others].all()
-
-
-def test_the_first_block_reads_as_computed_by_hand(model, one):
-    """Softmax of turned queries and keys, from the weights of the modules alone."""
-    engine = model.fitted_.engine
-    step = next(iter(plan(one.series, engine.schedule)))
-    row = int(step.rows[0])
-    _, reading = model.fitted_.attention(one.series, row)
-    state = model.fitted_.scaler.scale(one.series)
-    network, padded = next(engine._batches(state, step, threads=1))
-    context = StepContext.of(state, step.rows, step.distance, engine.layout)
-    asked = tokens(context, padded, engine.layout, engine.model)
-    window, target = np.argwhere(padded.target_valid & (padded.target == row))[0]
-    block, place = network.blocks[0], asked.n_known + int(target)
-    rows = [*padded.known[window], *padded.target[window]]
-    places = [rows.index(each) for each in reading.rows]
-    with torch.no_grad():
-        token = block.attention_norm(network.embed(asked.feature[window] / network.feature_scale))
-        query, key = block.attention.query(token).numpy(), block.attention.key(token).numpy()
-    heads, width = block.attention.heads, engine.model.head_size
-    time = asked.time[window].numpy().astype(np.float64)
-    pairs = width // 2
-    period = 2.5 * (400 / 2.5) ** (np.arange(pairs) / max(1, pairs - 1))
-    for head in range(heads):
-        part = slice(head * width, (head + 1) * width)
-        q = query[place, part].astype(np.float64).reshape(pairs, 2) @ [1, 1j]
-        k = key[places, part].astype(np.float64).reshape(-1, pairs, 2) @ [1, 1j]
-        angle = 2 * np.pi * (time[place] - time[places])[:, None] / period
-        likeness = (q * np.exp(1j * angle) * k.conj()).real.sum(axis=1) / math.sqrt(width)
-        expected = np.exp(likeness - likeness.max())
-        np.testing.assert_allclose(reading.weight[0, head], expected / expected.sum(), atol=1e-4)
 
 
 def test_there_is_a_panel_for_every_head_of_every_block(tmp_path, model, frame, one):
@@ -417,11 +376,6 @@ def test_errors_by_distance_average_to_those_of_the_back_test(partial, mask):
         assert errors.overall(name) == pytest.approx(score.mse, rel=1e-9)
 
 
-def test_settings_beside_a_model_are_refused(tmp_path, model, frame):
-    with pytest.raises(InputError, match="budget must not be given with a model"):
-        plot_gaps(tmp_path / "a.png", frame, model=model, budget="1s")
-
-
 def test_a_bin_contains_distances_up_to_its_power_of_two(model, frame):
     errors = DistanceErrors.of(model.backtest(frame, baselines=()))
     assert (np.diff(errors.distance_bin) > 0).all()
@@ -441,39 +395,40 @@ def test_plot_gaps_fits_a_model_if_none_is_given(tmp_path, frame):
 # Mistakes ----------------------------------------------------------------------------------------
 
 
-def test_a_series_that_is_not_there_is_refused(tmp_path):
-    frame, filled = gappy()
-    message = r"series must be at least 0 and below 1, got 3; choose another"
-    with pytest.raises(InputError, match=message):
-        plot_series(tmp_path / "a.png", frame, filled, series=3)
-
-
-def test_filled_data_of_other_rows_are_refused(tmp_path):
-    frame, filled = gappy()
-    message = r"the filled data must have the rows of the data, 48 in 1 series, got 40 in 1; "
-    with pytest.raises(InputError, match=message):
-        plot_series(tmp_path / "a.png", frame, filled.slice(0, 40))
-
-
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("plot", "options", "message"),
     [
-        ({"columns": ["z"]}, "column must be one of x, y, got 'z'; choose one of them"),
-        ({"columns": ["x", "y"]}, "over time must have 1 column, got 2: x, y; name one, or"),
-        ({"columns": ["x"], "plane": True}, "in the plane must have 2 columns, got 1: x; name"),
-        ({"step": 99}, r"step must be at least 1 and at most \d+, got 99; choose another"),
-        ({"row": 99}, "row must be at least 0 and below 40, got 99; choose another"),
-        ({"row": 0}, "row must be missing, got 0, which is not; choose another"),
-        ({"block": 9}, r"block must be at least 1 and at most \d, got 9; choose another"),
-        ({"head": 0}, r"head must be at least 1 and at most \d, got 0; choose another"),
+        (plot_attention, {"columns": ["z"]}, "column must be one of x, y, got 'z'; choose one of"),
+        (plot_attention, {"columns": ["x", "y"]}, "over time must have 1 column, got 2: x, y; "),
+        (plot_attention, {"columns": ["x"], "plane": True}, "must have 2 columns, got 1: x; name"),
+        (plot_attention, {"step": 99}, r"step must be at least 1 and at most \d+, got 99; choose"),
+        (plot_attention, {"row": 99}, "row must be at least 0 and below 40, got 99; choose"),
+        (plot_attention, {"row": 0}, "row must be missing, got 0, which is not; choose another"),
+        (plot_attention, {"block": 9}, r"block must be at least 1 and at most \d, got 9; choose"),
+        (plot_attention, {"head": 0}, r"head must be at least 1 and at most \d, got 0; choose"),
+        (
+            plot_draws,
+            {"series": 3},
+            "series must be at least 0 and below 2, got 3; choose another",
+        ),
+        (plot_draws, {"draws": 0}, "draws must be at least 1, got 0; ask for more"),
+        (plot_procedure, {"panels": 1}, "panels must be at least 2, got 1; ask for more"),
+        (plot_filling, {"interval": 2}, "interval must be a probability between 0 and 1, got 2"),
     ],
 )
-def test_unknown_columns_rows_steps_blocks_and_heads_are_refused(
-    tmp_path, model, frame, asked, message
-):
+def test_wrong_arguments_are_refused(tmp_path, model, frame, plot, options, message):
     with pytest.raises(InputError, match=message):
-        plot_attention(tmp_path / "a.png", model, frame, **asked)
+        plot(tmp_path / "a.png", model, frame, **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_beside_a_model_and_filled_data_of_other_rows_are_refused(tmp_path, model, frame):
+    with pytest.raises(InputError, match="budget must not be given with a model"):
+        plot_gaps(tmp_path / "a.png", frame, model=model, budget="1s")
+    observed, filled = gappy()
+    message = "the filled data must have the rows of the data, 48 in 1 series, got 40 in 1; impute"
+    with pytest.raises(InputError, match=message):
+        plot_series(tmp_path / "a.png", observed, filled.slice(0, 40))
 
 
 def test_a_row_belongs_to_one_step(tmp_path, model, frame):
@@ -494,18 +449,6 @@ def test_a_complete_series_is_refused(tmp_path, model, frame):
     message = r"id 0 must have missing values to show the attention to known ones, got none"
     with pytest.raises(InputError, match=message):
         plot_attention(tmp_path / "a.png", model, full)
-
-
-def test_too_few_draws_or_panels_are_refused(tmp_path, model, frame):
-    with pytest.raises(InputError, match="draws must be at least 1, got 0; ask for more"):
-        plot_draws(tmp_path / "a.png", model, frame, draws=0)
-    with pytest.raises(InputError, match="panels must be at least 2, got 1; ask for more"):
-        plot_procedure(tmp_path / "a.png", model, frame, panels=1)
-
-
-def test_an_interval_must_be_a_probability(tmp_path, model, frame):
-    with pytest.raises(InputError, match="interval must be a probability between 0 and 1, got 2"):
-        plot_filling(tmp_path / "a.png", model, frame, interval=2)
 
 
 @pytest.mark.parametrize(

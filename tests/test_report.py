@@ -136,11 +136,7 @@ def test_regular_times_are_a_start_and_a_step(start, step, rows):
     else:  # too large a start for so small a step: the rounding is uneven
         again = numbers(packed["all"], "<f8")
     np.testing.assert_allclose(again, time, rtol=0, atol=2e-6 * step)
-
-
-def test_irregular_times_are_all_encoded():
-    time = np.array([0.0, 1.0, 5.0])
-    assert numbers(encode_times(time)["all"], "<f8").tolist() == time.tolist()
+    assert numbers(encode_times(np.array([0.0, 1.0, 5.0]))["all"], "<f8").tolist() == [0, 1, 5]
 
 
 @QUICK
@@ -161,16 +157,9 @@ def test_the_series_shown_have_the_most_missing_cells(gaps, count):
     rest = [count for i, count in enumerate(gaps) if i not in chosen]
     assert min(gaps[i] for i in chosen) >= max(rest, default=0)
     assert chosen == sorted(chosen)
-
-
-def test_large_series_are_left_out_except_the_first():
+    # Large series are left out, except the first.
     assert most_missing([9, 8, 1], [50, 60, 20], ReportConfig(max_cells=70)) == [0, 2]
     assert most_missing([9], [50], ReportConfig(max_cells=10)) == [0]
-
-
-@pytest.mark.parametrize("value", [0.0, -2.5, 99.95, 1e-300, 1e300, np.inf, 123456.0])
-def test_numbers_are_short(value):
-    assert len(format_number(value)) <= 9
 
 
 @QUICK
@@ -200,11 +189,10 @@ def test_the_summary_states_counts_error_and_coverage():
     ]
     for sentence in [*summary(full), *full.remarks, full.command, "the gap is longer than"]:
         assert sentence in text_of(full)
-
-
-def test_a_summary_of_many_channels_refers_to_the_table():
-    many = report(channels=tuple(channel(f"c{i}") for i in range(6)))
+    assert "The charts show" not in text_of(full)
+    many = report(channels=tuple(channel(f"c{i}") for i in range(6)), series_count=40)
     assert "the mean absolute error of each channel is in the table below" in summary(many)[1]
+    assert "The charts show 1 of 40 series" in text_of(many)
 
 
 def test_a_page_without_missing_cells_or_back_test_says_so():
@@ -233,10 +221,18 @@ def test_a_method_without_a_score_at_every_gap_length_has_no_mean_error():
     assert errors["a"].mae == pytest.approx(1.75)
     assert errors["a"].rmse == pytest.approx(7**0.5)
     assert np.isnan(errors["b"].mae)
-
-
-def test_the_expected_error_is_that_of_the_best_method_if_the_methods_are_unknown():
+    # If the methods in use are unknown, the expected error is that of the best one.
     assert channel(methods=()).expected_error.mae == pytest.approx((30 * 0.5 + 10) / 40)
+
+
+def test_labels_of_methods_gap_ranges_and_small_or_large_numbers():
+    linear, nrtsi = MethodUse(HOUR, "linear"), MethodUse(DAY, "nrtsi")
+    assert methods_used([nrtsi, linear]) == "linear up to 2h, then nrtsi"
+    assert methods_used([nrtsi, MethodUse(HOUR, "nrtsi")]) == "nrtsi"
+    assert methods_used([]) == "–"
+    assert [str(HOUR), str(DAY), str(GapRange(1, 1, "1h", "1h"))] == ["1h – 2h", "over 2h", "1h"]
+    values = [0.0, -2.5, 99.95, 1e-300, 1e300, np.inf, 123456.0]
+    assert all(len(format_number(value)) <= 9 for value in values)
 
 
 def test_the_lowest_error_is_bold_and_wrong_coverage_is_flagged():
@@ -247,23 +243,6 @@ def test_the_lowest_error_is_bold_and_wrong_coverage_is_flagged():
     assert "99 % ▴ too wide" in render(wide)
     chance = report(first={"coverage": (Coverage(HOUR, 300, 10, 0.9, 0.99),)})
     assert "too wide" not in render(chance)
-
-
-def test_methods_are_listed_with_their_longest_gap():
-    assert methods_used([MethodUse(DAY, "nrtsi"), MethodUse(HOUR, "linear")]) == (
-        "linear up to 2h, then nrtsi"
-    )
-    assert methods_used([MethodUse(DAY, "nrtsi"), MethodUse(HOUR, "nrtsi")]) == "nrtsi"
-    assert methods_used([]) == "–"
-
-
-def test_text_of_gap_ranges():
-    assert [str(HOUR), str(DAY), str(GapRange(1, 1, "1h", "1h"))] == ["1h – 2h", "over 2h", "1h"]
-
-
-def test_the_page_states_how_many_series_it_shows():
-    assert "The charts show 1 of 40 series" in render(report(series_count=40))
-    assert "The charts show" not in render(report())
 
 
 # --- from a model to the report
@@ -308,23 +287,26 @@ def test_a_report_agrees_with_the_result_and_the_back_test(model_and_panel, meth
     assert "waves" in render(made)
 
 
-def test_a_report_recommends_a_clearly_better_method(model_and_panel):
+@pytest.mark.parametrize(
+    ("options", "remark", "refusals"),
+    [
+        (
+            {"method": "forward"},
+            r"squared error of \w+ is [\d.]+ times lower than that of forward, which was used",
+            (),
+        ),
+        ({"max_width": {"x": 1e-9}}, "", ((24, "the 90 % interval is wider than 1e-09"),)),
+    ],
+)
+def test_a_report_recommends_a_better_method_and_states_refusals(
+    model_and_panel, options, remark, refusals
+):
     model, panel = model_and_panel
-    options = ImputeOptions(method="forward")
+    options = ImputeOptions(**options)
     result = model.run(ImputeTask.of(panel, options), intervals=True)
     made = report_of(panel, result, backtest_panel(model, panel), options, source="waves")
-    assert re.search(
-        r"squared error of \w+ is [\d.]+ times lower than that of forward, which was used",
-        made.remarks[0],
-    )
-
-
-def test_a_wide_interval_is_a_reason_to_refuse(model_and_panel):
-    model, panel = model_and_panel
-    options = ImputeOptions(max_width={"x": 1e-9})
-    result = model.run(ImputeTask.of(panel, options))
-    made = report_of(panel, result, backtest_panel(model, panel), options, source="waves")
-    assert made.channels[0].refusals == ((24, "the 90 % interval is wider than 1e-09"),)
+    assert re.search(remark, " ".join(made.remarks))
+    assert made.channels[0].refusals == refusals
 
 
 # --- safety and size
@@ -388,7 +370,7 @@ def test_rendering_does_not_import_torch():
 # --- files and errors
 
 
-def test_a_page_is_not_overwritten_unless_allowed(tmp_path):
+def test_a_page_is_not_overwritten_has_a_suffix_and_a_limit(tmp_path):
     path = tmp_path / "r.html"
     write_report(path, report(names=["half \ud800 a character", "b"]))
     assert path.read_text("utf-8").startswith("<!doctype html>")
@@ -397,13 +379,7 @@ def test_a_page_is_not_overwritten_unless_allowed(tmp_path):
     write_report(path, report(source="new"), overwrite=True)
     assert "<title>Imputation report: new</title>" in path.read_text("utf-8")
     assert [each.name for each in tmp_path.iterdir()] == ["r.html"]
-
-
-def test_a_report_must_have_the_suffix_html(tmp_path):
     with pytest.raises(InputError, match=r"must end in .html, got 'r.pdf'; .* r.html"):
         check_report(tmp_path / "r.pdf")
-
-
-def test_too_many_cells_are_refused():
     with pytest.raises(InputError, match=r"at most 399 cells, got 400; show fewer series, col"):
         render(report(), ReportConfig(max_page_cells=399))

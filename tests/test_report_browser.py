@@ -46,13 +46,9 @@ def show(browser, tmp_path):
         write_report(path, content)
         size = {"width": width, "height": 800}
         page = browser.new_page(viewport=size, color_scheme=scheme, locale="en-GB", **settings)
-        page.on("console", lambda message: errors.append(message.text))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", lambda dialog: errors.append(dialog.message))
-        page.on(
-            "request",
-            lambda request: errors.append(request.url[:200]) if _asks(request) else None,
-        )
+        for event in ("console", "pageerror", "dialog"):
+            page.on(event, lambda found: errors.append(str(found)))
+        page.on("request", lambda request: errors.append(request) if _asks(request) else None)
         page.set_default_timeout(10_000)
         pages.append(page)
         page.goto(path.as_uri())
@@ -98,14 +94,10 @@ def test_every_chart_is_drawn(show):
     for number in range(2):
         assert colors(chart(page, number)[0]) > 10
     assert page.locator(".errors path.method").count() == 2
-    assert (
-        "12 imputed, 30 refused, 5 left missing" in page.locator("figcaption").first.inner_text()
-    )
-    assert (
-        page.locator(".panel canvas")
-        .first.get_attribute("aria-label")
-        .startswith("c0 over time: 153")
-    )
+    caption = page.locator("figcaption").first.inner_text()
+    assert "12 imputed, 30 refused, 5 left missing" in caption
+    label = page.locator(".panel canvas").first.get_attribute("aria-label")
+    assert label.startswith("c0 over time: 153")
 
 
 def test_wheel_buttons_keys_and_drags_change_the_time_range(show):

@@ -97,20 +97,20 @@ def _channels(
 ) -> Iterator[content.ChannelReport]:
     level, words = options.level, backtest.clock.format_duration
 
-    def gap(row: Mapping[str, Any]) -> GapRange:
+    def gap_of(row: Mapping[str, Any]) -> GapRange:
         low, high = row["gap_from"], row["gap_to"]
         return GapRange(low, high, words(low), words(high))
 
+    tables = backtest.rows(), backtest.coverage(level, options.method)
     for dim, name in enumerate(result.names):
         scores, coverage = (
-            [(gap(row), row) for row in rows if row["channel"] == name]
-            for rows in (backtest.rows(), backtest.coverage(level, options.method))
+            [(gap_of(row), row) for row in rows if row["channel"] == name] for rows in tables
         )
         yield content.ChannelReport(
             name,
             tuple(np.bincount(result.source[:, dim], minlength=len(CellState)).tolist()),
             tuple(ReportScore(g, r["method"], r["n"], r["mse"], r["mae"]) for g, r in scores),
-            tuple(_method(result, dim, gap) for gap in dict.fromkeys(gap for gap, _ in scores)),
+            tuple(_method(result, dim, gap) for gap in dict(scores)),
             tuple(Coverage(g, r["n"], r["gaps"], level, r["covered"]) for g, r in coverage),
             tuple(_refusals(result, options, dim)),
         )

@@ -135,17 +135,16 @@ def _channels_table(report: Report) -> str:
     for channel in report.channels:
         share, cells = _coverage_share(channel.coverage), sum(channel.counts)
         missing = cells - channel.counts[CellState.OBSERVED]
-        rows.append(
-            [
-                escape(channel.name),
-                f"{cells:,}",
-                f"{missing:,} <small>({format_share(missing, cells)})</small>",
-                *(f"{count:,}" for count in channel.counts[CellState.IMPUTED :]),
-                format_number(channel.expected_error.mae),
-                format_share(share) if isfinite(share) else "–",
-                escape(methods_used(channel.methods)),
-            ]
-        )
+        row = [
+            escape(channel.name),
+            f"{cells:,}",
+            f"{missing:,} <small>({format_share(missing, cells)})</small>",
+            *(f"{count:,}" for count in channel.counts[CellState.IMPUTED :]),
+            format_number(channel.expected_error.mae),
+            format_share(share) if isfinite(share) else "–",
+            escape(methods_used(channel.methods)),
+        ]
+        rows.append(row)
     return _table("Missing and imputed cells by channel", heads, rows, text=8)
 
 
@@ -182,12 +181,9 @@ def _coverage_table(report: Report) -> str:
         found = {row.gap: row for row in channel.coverage}
         if found:
             rows.append([escape(channel.name), *(_covered(found.get(gap)) for gap in gaps)])
-    heads, empty = (
-        ["Channel", *(escape(str(gap)) for gap in gaps)],
-        "The intervals were not tested.",
-    )
+    heads = ["Channel", *(escape(str(gap)) for gap in gaps)]
     caption = "Share of held-out values inside the interval, by gap length"
-    return _table(caption, heads, rows, empty=empty)
+    return _table(caption, heads, rows, empty="The intervals were not tested.")
 
 
 def _covered(row: Coverage | None) -> str:
@@ -220,13 +216,11 @@ def _refusals_table(report: Report) -> str:
 def _settings(report: Report) -> str:
     """The command that makes the page again, and the settings of the model."""
     command = f"<pre><code>{escape(report.command)}</code></pre>" if report.command else ""
-    texts = {
-        key: value
-        if isinstance(value, str)
-        else json.dumps(value, default=str, ensure_ascii=False)
-        for key, value in report.settings.items()
-    }
-    rows = [[escape(key), f"<code>{escape(text)}</code>"] for key, text in texts.items()]
+    rows = []
+    for key, value in report.settings.items():
+        encoded = json.dumps(value, default=str, ensure_ascii=False)
+        text = escape(value if isinstance(value, str) else encoded)
+        rows.append([escape(key), f"<code>{text}</code>"])
     return command + _table("Settings", ["Setting", "Value"], rows, text=1)
 
 

@@ -29,13 +29,10 @@ class DistanceErrors:
 
     distance_bin: Int[np.ndarray, " bin"]
     """Bin `k` contains distances in `(2**(k-1), 2**k]` units, bin 0 those up to 1; ascending."""
-    cells: Int[np.ndarray, " bin"]
-    """Number of held-out cells."""
-    mse: dict[str, Float[np.ndarray, " bin"]]
-    """Error of each method, nrtsi first, in standard deviations of each channel."""
+    cells: Int[np.ndarray, " bin"]  # number of held-out cells
+    mse: dict[str, Float[np.ndarray, " bin"]]  # by method, in standard deviations of each channel
     clock: Clock
-    guesses: tuple[str, ...]
-    """Sentences that state what was detected about the columns."""
+    guesses: tuple[str, ...]  # sentences that state what was detected about the columns
 
     @classmethod
     def of(cls, backtest: Backtest) -> "DistanceErrors":
@@ -91,12 +88,10 @@ def plot_gaps(
     ends = [f"up to {errors.clock.format_duration(2.0**k)}" for k in errors.distance_bin.tolist()]
     if errors.distance_bin[-1] == LAST_BIN:
         ends[-1] = "nothing\nobserved"
-    axes.set_xticks(
-        place, [f"{end}\nn = {n:,}" for end, n in zip(ends, errors.cells, strict=True)]
-    )
-    axes.set_xlabel("distance in time to the nearest observed value")
+    ticks = [f"{end}\nn = {cells:,}" for end, cells in zip(ends, errors.cells, strict=True)]
+    axes.set_xticks(place, ticks)
+    axes.set(xlabel="distance in time to the nearest observed value", xlim=(-0.4, place[-1] + 0.4))
     axes.set_ylabel("mean squared error, in standard deviations²")
-    axes.set_xlim(-0.4, place.size - 0.6)
     axes.grid(axis="y", color="#e4e1dc", linewidth=0.7)
     axes.set_axisbelow(True)
     canvas.plain_axes(axes)

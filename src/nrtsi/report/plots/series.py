@@ -110,9 +110,8 @@ def _plot(
         canvas.plain_axes(axes)
     panels[-1].set_xlabel(view.time_name)
     figure.align_ylabels(panels)
-    return canvas.save(
-        figure, path, title, panels[0].get_legend_handles_labels()[0], "upper right"
-    )
+    legend = panels[0].get_legend_handles_labels()[0]
+    return canvas.save(figure, path, title, legend, at="upper right")
 
 
 def _neighbours(rows: Bool[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:

@@ -1,6 +1,5 @@
 """The pictures: what is drawn is what the library computed."""
 
-import math
 import sys
 from copy import copy
 from functools import cache
@@ -28,7 +27,7 @@ from nrtsi.report.plots import (
 )
 from nrtsi.report.plots.canvas import IMPUTED, OBSERVED, View
 from nrtsi.report.plots.gaps import DistanceErrors, cell_distances
-from nrtsi.report.plots.series import stages, steps_to_show
+from nrtsi.report.plots.series import stages
 from nrtsi.schedule.distances import distances
 from nrtsi.schedule.plan import plan
 from nrtsi.tables import Columns
@@ -186,15 +185,6 @@ def test_an_imputed_series_is_that_of_impute_with_its_interval(tmp_path, model, 
 
 
 # From coarse to fine -----------------------------------------------------------------------------
-
-
-@given(st.integers(1, 300), st.integers(2, 20))
-def test_steps_to_show_begin_at_the_first_and_end_at_the_last(count, most):
-    shown = steps_to_show(count, most)
-    assert shown == sorted(set(shown))
-    assert (shown[0], shown[-1]) == (1, count)
-    assert len(shown) == min(count, most)
-    assert max(np.diff(shown), default=0) <= math.ceil((count - 1) / (min(count, most) - 1 or 1))
 
 
 @pytest.mark.parametrize(

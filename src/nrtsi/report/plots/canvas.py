@@ -174,15 +174,12 @@ def _dims(names: Sequence[str], columns: Names, *, plane: bool, single: bool) ->
             raise InputError(
                 f"column must be one of {', '.join(names)}, got {name!r}; choose one of them"
             )
-    shown = f"got {len(chosen)}: {', '.join(chosen)}"
-    if plane and len(chosen) != 2:
-        raise InputError(f"a plot in the plane must have 2 columns, {shown}; name two")
-    if single and not plane:
-        if columns and len(columns) > 1:
-            raise InputError(
-                f"a plot over time must have 1 column, {shown}; name one, or choose the plane"
-            )
+    if single and not plane and not columns:
         chosen = chosen[:1]
+    needed = "in the plane must have 2 columns" if plane else "over time must have 1 column"
+    if (plane or single) and len(chosen) != 1 + plane:
+        got = f"got {len(chosen)}: {', '.join(chosen)}"
+        raise InputError(f"a plot {needed}, {got}; name {1 + plane}")
     return tuple(names.index(name) for name in chosen)
 
 

@@ -184,17 +184,9 @@ def stages(model: NRTSI, series: SeriesSet, most: int) -> list[Stage]:
         title = f"{number}: distance {_span(distance)}, level {_span(level)}"
         return Stage(title, rows, values[end - 1])
 
-    ends = steps_to_show(len(steps), most)
-    return [stage(start, end) for start, end in pairwise([0, *ends])]
-
-
-def steps_to_show(count: int, most: int) -> list[int]:
-    """The last step of each panel, counted from 1: the first, the last, evenly spaced between.
-
-    >>> steps_to_show(3, 12), steps_to_show(9, 3)
-    ([1, 2, 3], [1, 5, 9])
-    """
-    return np.unique(np.linspace(1, count, min(count, most)).round().astype(int)).tolist()
+    # Evenly spaced: a panel ends with the first step, the last one with the last step.
+    ends = np.unique(np.linspace(1, len(steps), min(len(steps), most)).round().astype(int))
+    return [stage(start, end) for start, end in pairwise([0, *ends.tolist()])]
 
 
 def _span(numbers: np.ndarray) -> str:
@@ -240,9 +232,8 @@ def plot_procedure(
         view.draw_known(axes, stage.value, known, size, zorder=2)
         x, y = view.xy(stage.value)
         large, order = (max(1.5 * size, 5.0), 5) if new.sum() <= FEW_POINTS else (size, 3)
-        axes.plot(
-            x[new], y[new], "o", c=IMPUTED, markersize=large, zorder=order, **canvas.HIGHLIGHT
-        )
+        style = {"markersize": large, "zorder": order, **canvas.HIGHLIGHT}
+        axes.plot(x[new], y[new], "o", color=IMPUTED, **style)
         axes.set_title(stage.title, fontsize=10)
         lowest = index + across >= len(shown)
         view.finish(axes, left=index % across == 0, bottom=lowest)

@@ -126,17 +126,12 @@ def test_time_beside_missing_rows_is_shaded_and_no_other(tmp_path_factory, missi
     np.testing.assert_array_equal(inside, missing[:-1] | missing[1:])
 
 
-def test_the_picture_is_a_png_of_1200_by_800(tmp_path):
-    frame, filled = gappy()
-    path = tmp_path / "a.png"
-    plot_series(path, frame, filled, title="two channels")
-    assert size(path) == [1200, 800]
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_panel_shows_times_and_values_and_which_are_observed(tmp_path):
     frame, filled = gappy()
-    figure = plot_series(tmp_path / "a.png", frame, filled)
+    path = tmp_path / "a.png"
+    figure = plot_series(path, frame, filled, title="two channels")
+    assert size(path) == [1200, 800]
+    assert list(tmp_path.iterdir()) == [path]
     assert [axes.get_ylabel() for axes in figure.axes] == ["x0", "x1"]
     time, value = line(figure.axes[0], "observed")
     np.testing.assert_array_equal(time, filled["time"].to_numpy())
@@ -144,8 +139,10 @@ def test_a_panel_shows_times_and_values_and_which_are_observed(tmp_path):
     imputed = line(figure.axes[0], "imputed")[1]
     np.testing.assert_array_equal(imputed[4:10], filled["x0"].to_numpy()[4:10])
     assert np.isnan(np.delete(imputed, range(4, 10))).all()
-    only = plot_series(tmp_path / "b.png", frame, filled, shown=["x1"])
+    only = plot_series(path, frame, filled, shown=["x1"])
     assert [axes.get_ylabel() for axes in only.axes] == ["x1"]
+    still_missing = plot_series(path, frame, frame)
+    assert np.isnan(line(still_missing.axes[0], "imputed")[1][5:9]).all()
 
 
 def test_one_of_several_series_is_drawn_at_its_own_times(tmp_path):
@@ -156,12 +153,6 @@ def test_one_of_several_series_is_drawn_at_its_own_times(tmp_path):
     time, value = line(figure.axes[0], "observed")
     np.testing.assert_allclose(time, [5.0, 20.0])
     np.testing.assert_allclose(value, [3.0, 4.0])
-
-
-def test_cells_that_are_still_missing_are_not_drawn(tmp_path):
-    frame, _ = gappy()
-    figure = plot_series(tmp_path / "a.png", frame, frame)
-    assert np.isnan(line(figure.axes[0], "imputed")[1][5:9]).all()
 
 
 def test_an_imputed_series_is_that_of_impute_with_its_interval(tmp_path, model, frame):
@@ -396,11 +387,7 @@ def test_plot_gaps_fits_a_model_if_none_is_given(tmp_path, frame):
         (plot_attention, {"row": 0}, "row must be missing, got 0, which is not; choose another"),
         (plot_attention, {"block": 9}, r"block must be at least 1 and at most \d, got 9; choose"),
         (plot_attention, {"head": 0}, r"head must be at least 1 and at most \d, got 0; choose"),
-        (
-            plot_draws,
-            {"series": 3},
-            "series must be at least 0 and below 2, got 3; choose another",
-        ),
+        (plot_draws, {"series": 3}, "series must be at least 0 and below 2, got 3; choose"),
         (plot_draws, {"draws": 0}, "draws must be at least 1, got 0; ask for more"),
         (plot_procedure, {"panels": 1}, "panels must be at least 2, got 1; ask for more"),
         (plot_filling, {"interval": 2}, "interval must be a probability between 0 and 1, got 2"),
@@ -433,24 +420,16 @@ def test_a_row_belongs_to_one_step(tmp_path, model, frame):
 
 def test_a_complete_series_is_refused(tmp_path, model, frame):
     full = model.impute(frame)
-    message = r"id 0 must have missing values to show their imputation, got none; choose"
-    with pytest.raises(InputError, match=message):
-        plot_procedure(tmp_path / "a.png", model, full)
-    message = r"id 0 must have missing values to show the attention to known ones, got none"
-    with pytest.raises(InputError, match=message):
-        plot_attention(tmp_path / "a.png", model, full)
+    for plot, aim in ((plot_procedure, "their imputation"), (plot_attention, "the attention to")):
+        message = f"id 0 must have missing values to show {aim}.*, got none; choose another series"
+        with pytest.raises(InputError, match=message):
+            plot(tmp_path / "a.png", model, full)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")]
-)
-def test_the_suffix_names_the_format(tmp_path, suffix, start):
-    path = tmp_path / f"a{suffix}"
-    plot_series(path, *gappy())
-    assert path.read_bytes().startswith(start)
-
-
-def test_another_suffix_is_refused(tmp_path):
+def test_the_suffix_names_the_format(tmp_path):
+    for suffix, start in {".svg": b"<?xml", ".pdf": b"%PDF", ".PNG": b"\x89PNG"}.items():
+        plot_series(tmp_path / f"a{suffix}", *gappy())
+        assert (tmp_path / f"a{suffix}").read_bytes().startswith(start)
     message = r"a picture must end in one of .png, .svg, .pdf, got 'a.txt'; write a name such as a"
     with pytest.raises(InputError, match=message):
         plot_series(tmp_path / "a.txt", *gappy())

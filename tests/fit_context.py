@@ -7,8 +7,7 @@ import numpy as np
 from nrtsi.config import TrainConfig
 from nrtsi.core.masking import Masking
 from nrtsi.core.segments import split
-from nrtsi.predictors.base import FitContext, Sample
-from nrtsi.predictors.gate import HeldOutGate
+from nrtsi.predictors.base import FitContext, HeldOutGate, Sample
 
 
 @dataclass
@@ -29,12 +28,11 @@ def fitting(series, steps, train, *, periods=(), mask="auto", whole_rows=False, 
         source=series,
         training=Sample(series, training),
         validation=Sample(series, held_out),
-        separate=False,
         masking=masking,
         periods=periods,
         seed=0,
         config=config,
-        gate=HeldOutGate.of(series, held_out, masking, 0, config.gate),
+        gate=HeldOutGate.of(Sample(series, held_out), masking, 0, config.gate),
         budget=lambda share: lambda step: step / steps,
         has_budget=lambda least: seconds is None or seconds >= least,
         report=losses.append,

@@ -18,16 +18,14 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.network.threads import Threads
 from nrtsi.network.tokens import StepContext, TokenLayout, tokens
 from nrtsi.predictors.analogs import AnalogModel
-from nrtsi.predictors.analogs.grid import GridTimes
-from nrtsi.predictors.analogs.library import SeriesLibrary
+from nrtsi.predictors.analogs.library import GridTimes, SeriesLibrary
 from nrtsi.predictors.analogs.methods import (
     AnalogBlend,
     ConditionalGaussian,
     KNNAnalogs,
     LocalLinearAnalogs,
 )
-from nrtsi.predictors.base import FitContext, Sample
-from nrtsi.predictors.gate import HeldOutGate
+from nrtsi.predictors.base import FitContext, HeldOutGate, Sample
 from nrtsi.schedule.windows import windows
 
 POINT = np.arange(12.0)
@@ -85,18 +83,17 @@ def points(series, rates=(0.5, 0.9)):
 def fit(series, masking=None, validation=None, **config):
     masking = masking or points(series)
     held_out = series if validation is None else validation
-    part = Sample(held_out, Segments.whole(held_out))
+    part = Sample(held_out, Segments.whole(held_out), separate=validation is not None)
     return AnalogModel.fit(
         FitContext(
             source=series,
             training=Sample(series, Segments.whole(series)),
             validation=part,
-            separate=validation is not None,
             masking=masking,
             periods=(),
             seed=0,
             config=TrainConfig(analogs=AnalogConfig(**config)),
-            gate=HeldOutGate.of(part.series, part.segments, masking, 0, GateConfig()),
+            gate=HeldOutGate.of(part, masking, 0, GateConfig()),
             budget=lambda share: lambda steps: 1.0,
             has_budget=lambda seconds: False,
             report=lambda loss: None,
@@ -394,9 +391,8 @@ def test_series_without_data_are_not_stored():
     start = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
     seen = ~np.isnan(table[:, 1:])
     series = SeriesSet(table[:, 0], np.where(seen, table[:, 1:], 0.0), seen, start)
-    place = fit(series).locate(series)
-    np.testing.assert_array_equal(np.flatnonzero(place < 0), [100, 101])
-    np.testing.assert_array_equal(place[place >= 0], np.arange(200))
+    stored = np.setdiff1d(np.arange(202), [100, 101])
+    np.testing.assert_array_equal(fit(series).positions, stored)
 
 
 def test_splines_stay_within_the_range_of_the_data():
@@ -421,11 +417,11 @@ def test_a_large_library_is_a_sample_of_the_series():
     series = SeriesSet.stack(waves(300))
     for limit in ({"max_series": 100}, {"max_cells": 100 * 50}):
         fitted = fit(series, **limit)
-        place = fitted.locate(series)
-        assert (place >= 0).sum() == 100
-        # A loaded model recognises the same series.
+        assert fitted.positions.size == 100
+        # A loaded model recognises the series that a training numbers.
         loaded = AnalogModel.from_state(*fitted.state())
-        np.testing.assert_array_equal(loaded.locate(series), place)
+        numbered = fitted.predict(series, np.arange(300))
+        np.testing.assert_array_equal(loaded.predict(series).mean, numbered.mean)
 
 
 # Selection of the method ------------------------------------------------------------------------
@@ -436,7 +432,7 @@ def test_local_linear_analogs_and_symmetries_are_selected_for_waves():
     fitted = fit(series)
     assert isinstance(fitted.method, LocalLinearAnalogs)
     assert "negated" in fitted.method.stored.symmetries
-    np.testing.assert_array_equal(fitted.locate(series), np.arange(300))
+    np.testing.assert_array_equal(fitted.positions, np.arange(300))
 
 
 def test_a_gaussian_is_selected_for_draws_of_one_distribution():
@@ -608,7 +604,7 @@ def test_training_series_are_imputed_as_well_as_others(data, count, method):
     value, missing = with_gaps(data(count))
     others, missing_there = with_gaps(data(300, seed=1), seed=1)
     fitted = imputer().fit(value)
-    assert isinstance(fitted.fitted_.engine.predictors.fitted["analogs"].method, method)
+    assert isinstance(fitted.fitted_.engine.predictors["analogs"].method, method)
     own = np.square(fitted.impute(value) - data(count))[missing].mean()
     new = np.square(fitted.impute(others) - data(300, seed=1))[missing_there].mean()
     assert own < 1.3 * new

@@ -17,9 +17,9 @@ from nrtsi import NRTSI, InputError, load
 from nrtsi.cli.main import app
 from nrtsi.core.launch import NAMES, Launch, launch
 from nrtsi.network.attention import rotary_angles, rotate
-from nrtsi.training import acceleration, distributed
-from nrtsi.training.acceleration import autocast, compiled, fast_at_bfloat16
+from nrtsi.training import distributed, trainer
 from nrtsi.training.distributed import ProcessGroup
+from nrtsi.training.trainer import autocast, compiled, fast_at_bfloat16
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -292,7 +292,7 @@ def test_rotations_take_channels_of_lower_precision():
 @pytest.mark.slow
 def test_training_in_bfloat16_has_nearly_the_same_losses(monkeypatch, table):
     plain = alone(table, 10)
-    monkeypatch.setattr(acceleration, "fast_at_bfloat16", lambda device: True)
+    monkeypatch.setattr(trainer, "fast_at_bfloat16", lambda device: True)
     low = alone(table, 10)
     difference = abs(low.history_[-1]["valid_loss"] - plain.history_[-1]["valid_loss"])
     assert 0 < difference < 0.02
@@ -304,7 +304,7 @@ def test_a_network_that_cannot_be_compiled_is_trained_without(monkeypatch, caplo
             raise RuntimeError("no C++ compiler\nfound")
 
     plain = alone(table, 2)
-    monkeypatch.setattr(acceleration.torch, "compile", Broken)
+    monkeypatch.setattr(trainer.torch, "compile", Broken)
     model = alone(table, 2, train={"compile": True})
     assert "cannot be compiled here (no C++ compiler); training goes on without" in caplog.text
     same_weights(model, plain)
@@ -333,7 +333,7 @@ def test_a_compiled_network_has_the_same_losses_and_names(table, tmp_path):
 
 
 def test_weights_are_shared_with_the_compiled_network(monkeypatch):
-    monkeypatch.setattr(acceleration.torch, "compile", torch.nn.Sequential)
+    monkeypatch.setattr(trainer.torch, "compile", torch.nn.Sequential)
     network = torch.nn.Linear(2, 1)
     fast = compiled(network, lambda each: each(torch.ones(1, 2)).sum())
     assert fast is not network

@@ -16,9 +16,13 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.imputer.functions import load
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.predictors.base import Sample
-from nrtsi.predictors.dynamics import Transition, TransitionModel, TransitionTrainer
-from nrtsi.predictors.dynamics.trainer import Runs
-from nrtsi.predictors.dynamics.transition import has_next
+from nrtsi.predictors.dynamics import (
+    Runs,
+    Transition,
+    TransitionModel,
+    TransitionTrainer,
+    has_next,
+)
 from tests.fit_context import fitting
 from tests.strategies import seeds, some_series
 
@@ -53,8 +57,8 @@ def some_model(dims, error=1.0, low=-torch.inf, high=torch.inf, std=0.0):
 def rotation(forward_error=1.0, backward_error=1.0, **limits):
     """The exact model of rotating rows."""
     model = some_model(2, **limits)
-    model.transition.networks = torch.nn.ModuleList([Rotation(ROTATION), Rotation(ROTATION.T)])
-    model.transition.error[0], model.transition.error[1] = forward_error, backward_error
+    model.module.networks = torch.nn.ModuleList([Rotation(ROTATION), Rotation(ROTATION.T)])
+    model.module.error[0], model.module.error[1] = forward_error, backward_error
     return model
 
 
@@ -120,7 +124,7 @@ def test_a_restored_model_predicts_the_same_whatever_the_defaults(seed):
     before, after = model.predict(series), restored.predict(series)
     for name in ("mean", "std", "available", "disagreement"):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
-    assert restored.transition.config == transition.config
+    assert restored.module.config == transition.config
     assert str(restored) == str(model) == "rollouts of up to 5 steps"
 
 
@@ -149,8 +153,8 @@ def test_rows_off_the_grid_or_too_far_away_are_not_predicted():
 def test_rollouts_stay_within_the_limits():
     model = some_model(2)
     rows = torch.tensor([[0.0, -1.0], [1.0, 1.0]])
-    model.transition.standardise(rows, rows)
-    for network in model.transition.networks:
+    model.module.standardise(rows, rows)
+    for network in model.module.networks:
         network.project.bias.data.fill_(100.0)
     value = np.full((1, 3, 2), np.nan)
     value[0, 0] = 0.5
@@ -172,7 +176,7 @@ def test_rollouts_do_not_start_from_rows_outside_the_limits():
 
 
 def test_a_constant_channel_that_changes_does_not_dominate_the_others():
-    transition = some_model(2, std=0.1).transition
+    transition = some_model(2, std=0.1).module
     rows = torch.stack([torch.linspace(-1, 1, 50), torch.full((50,), 0.5)], dim=1)
     transition.standardise(rows, rows)
     usual, changed = transition(torch.tensor([[0.2, 0.5], [0.2, 0.51]]), back=False).detach()
@@ -282,15 +286,15 @@ def test_a_transition_that_helps_is_trained_to_the_end(caplog, attractor):
     fit = dynamics_fit(SeriesSet.stack(scaled[None]))
     model = TransitionModel.fit(fit.context)
     assert len(fit.losses) == 120
-    assert fit.context.gate.improves(model, 0.9, power=TransitionModel.gate_power)
-    assert "dynamics model: trained for 120 steps" in caplog.text
+    assert fit.context.gate.improves(model, 0.9)
+    assert "dynamics: trained for 120 steps" in caplog.text
 
 
 def test_a_random_walk_is_given_up_after_the_first_test(caplog):
     caplog.set_level(logging.INFO)
     fit = dynamics_fit(SeriesSet.stack(random_walk()[None]))
     assert TransitionModel.fit(fit.context) is None
-    assert "dynamics model: does not beat persistence after 100 steps" in caplog.text
+    assert "dynamics: does not beat persistence after 100 steps" in caplog.text
 
 
 # In a model --------------------------------------------------------------------------------------

@@ -18,8 +18,13 @@ from nrtsi.imputer.functions import load
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.base import Sample
-from nrtsi.predictors.gaussian_process import Covariance, GPTrainer, MultiOutputGP
-from nrtsi.predictors.gaussian_process.covariance import CellIndex, CovarianceTable
+from nrtsi.predictors.gaussian_process import (
+    CellIndex,
+    Covariance,
+    CovarianceTable,
+    GPTrainer,
+    MultiOutputGP,
+)
 from nrtsi.scale import impute_files
 from tests.fit_context import fitting
 from tests.strategies import seeds, some_series
@@ -43,8 +48,8 @@ def exact(gp, series):
     known = series.observed.ravel()
     with torch.inference_mode():
         lag = torch.from_numpy(np.subtract.outer(series.time[rows], series.time[rows]).ravel())
-        by_lag = gp.covariance(lag).numpy().reshape(rows.size, rows.size, *[series.dims] * 2)
-        noise = (2 * gp.covariance.log_noise_std).exp().numpy()[channels]
+        by_lag = gp.module(lag).numpy().reshape(rows.size, rows.size, *[series.dims] * 2)
+        noise = (2 * gp.module.log_noise_std).exp().numpy()[channels]
     both = by_lag[np.arange(rows.size)[:, None], np.arange(rows.size), channels[:, None], channels]
     seen = both[np.ix_(known, known)] + np.diag(noise[known] + 1e-6)
     weight = np.linalg.solve(seen, both[known]).T
@@ -74,7 +79,7 @@ def test_predictions_equal_those_of_the_full_matrix(seed, regular):
 def test_covariance_matrices_are_symmetric_and_positive_semidefinite(seed):
     rng = np.random.default_rng(seed)
     dims, size = int(rng.integers(1, 5)), 30
-    covariance = some_gp(dims, seed).covariance
+    covariance = some_gp(dims, seed).module
     cells = CellIndex(rng.uniform(0, 30, size), rng.integers(0, dims, size))
     with torch.inference_mode():
         matrix = covariance.between(cells, cells).numpy()
@@ -90,7 +95,7 @@ def test_covariance_matrices_are_symmetric_and_positive_semidefinite(seed):
 def test_the_table_of_a_grid_equals_the_covariance_function(seed):
     rng = np.random.default_rng(seed)
     dims, begin = int(rng.integers(1, 5)), 10.0 ** rng.integers(0, 12)
-    covariance = some_gp(dims, seed).covariance
+    covariance = some_gp(dims, seed).module
     cells, others = (
         CellIndex(begin + rng.integers(0, 50, size), rng.integers(0, dims, size))
         for size in (20, 30)
@@ -132,7 +137,7 @@ def test_a_restored_process_predicts_the_same_whatever_the_defaults(seed):
     before, after = gp.predict(series), restored.predict(series)
     np.testing.assert_array_equal(before.mean, after.mean)
     np.testing.assert_array_equal(before.std, after.std)
-    assert restored.covariance.config == config
+    assert restored.module.config == config
     assert str(restored) == str(gp) == "reads 2 observed cells per column on each side"
 
 
@@ -152,8 +157,8 @@ def test_blocks_of_a_long_series_agree_with_the_full_matrix():
     rng = np.random.default_rng(0)
     known = rng.random((300, 2)) < 0.7
     gp = some_gp(2)
-    gp.covariance.log_lengthscales.data.fill_(np.log(2.0))
-    gp.covariance.log_decay_times.data.fill_(np.log(4.0))
+    gp.module.log_lengthscales.data.fill_(np.log(2.0))
+    gp.module.log_decay_times.data.fill_(np.log(4.0))
     value = rng.normal(size=(300, 2))
     series = SeriesSet.stack(np.where(known, value, np.nan)[None])
     np.testing.assert_allclose(gp.predict(series).mean, exact(gp, series)[0], atol=1e-3)
@@ -274,8 +279,8 @@ def test_a_process_that_helps_is_trained_to_the_end(caplog):
     fit = fitting(SeriesSet.stack(with_gaps(tides(900))[0][None]), 70, QUICK, periods=(24.0,))
     gp = MultiOutputGP.fit(fit.context)
     assert len(fit.losses) == 70
-    assert fit.context.gate.improves(gp, 0.9, power=MultiOutputGP.gate_power)
-    assert "Gaussian process: trained for 70 steps" in caplog.text
+    assert fit.context.gate.improves(gp, 0.9)
+    assert "gp: trained for 70 steps" in caplog.text
 
 
 def test_a_random_walk_is_given_up_after_the_first_test(caplog):
@@ -283,7 +288,7 @@ def test_a_random_walk_is_given_up_after_the_first_test(caplog):
     fit = fitting(SeriesSet.stack(random_walk()[None]), 400, QUICK, mask="points")
     assert MultiOutputGP.fit(fit.context) is None
     assert len(fit.losses) == 50
-    assert "Gaussian process: does not lower the error after 50 steps" in caplog.text
+    assert "gp: does not lower the error after 50 steps" in caplog.text
 
 
 # In a model --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from nrtsi.core.prediction import Prediction
 from nrtsi.core.series import SeriesSet
 from nrtsi.inference import Engine
 from nrtsi.network.registry import network_of
-from nrtsi.training.shrinkage import best_share, fit_shrinkage, shrink_end_to_end
+from nrtsi.training.blending import best_share, fit_shrinkage, shrink_end_to_end
 from tests.strategies import seeds
 from tests.test_training import sampler
 

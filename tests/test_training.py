@@ -23,6 +23,7 @@ from nrtsi.core.segments import SEGMENT_ROWS, Segments, split
 from nrtsi.core.series import SeriesSet
 from nrtsi.network.optimiser import Muon, orthogonal
 from nrtsi.network.tokens import TokenLayout
+from nrtsi.predictors.base import BasePredictor, Sample
 from nrtsi.predictors.registry import BasePredictors
 from nrtsi.training.plan import Budget
 from nrtsi.training.sampler import WindowSampler
@@ -47,7 +48,7 @@ def sampler(seed, *, partial=True):
     spans, _ = split(series, 0.1, np.random.default_rng(seed))
     model = PRESETS["tiny"].model
     layout = TokenLayout(series.dims, partial)
-    return WindowSampler(series, spans, hiding, ScheduleConfig(), model, layout, (seed,))
+    return WindowSampler(Sample(series, spans), hiding, ScheduleConfig(), model, layout, (seed,))
 
 
 @given(seeds, st.booleans())
@@ -58,7 +59,7 @@ def test_targets_are_observed_cells_and_their_truth_is_the_data(seed, partial):
     assume(batch is not None)
     assert batch.counts.any(dim=-1)[batch.tokens.valid[:, batch.tokens.n_known :]].all()
     truth = batch.truth[batch.counts]
-    data = windows.series.value[windows.series.observed].astype(np.float32)
+    data = windows.sample.series.value[windows.sample.series.observed].astype(np.float32)
     assert np.isin(truth.numpy(), data).all()
 
 
@@ -310,7 +311,7 @@ def test_with_validation_data_the_whole_frame_is_trained_on(
 
     def noted(self, *values, **named):
         init(self, *values, **named)
-        used.append((self.series, self.segments))
+        used.append((self.sample.series, self.sample.segments))
 
     monkeypatch.setattr(WindowSampler, "__init__", noted)
     model = tiny(steps=2, mask="points", unit=1.0, predictors=()).fit(train, validation=other)
@@ -380,10 +381,12 @@ def _noted(rates, hidden):
     return hidden
 
 
-class Recorder:
+class Recorder(BasePredictor):
     """A base predictor that records the series it predicts, and which of them to exclude."""
 
-    from_gradients, slow, network = False, True, None
+    slow = True
+    fit = state = from_state = None
+    __str__ = object.__repr__
 
     def __init__(self):
         self.calls = []
@@ -395,7 +398,8 @@ class Recorder:
         )
 
 
-def test_a_predictor_that_stores_series_is_told_which_to_exclude():
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_predictor_that_stores_series_is_told_which_to_exclude(separate):
     """Series of 40, 3, no and 600 rows, the last in slices: each value is the series' number."""
     length = np.array([40, 3, 0, 600, 40])
     number = np.repeat(np.arange(5.0), length)
@@ -406,23 +410,22 @@ def test_a_predictor_that_stores_series_is_told_which_to_exclude():
         np.concatenate([[0], np.cumsum(length)]),
     )
     masking = Masking.choose("points", series, whole_rows=True, rates=(0.1, 0.2))
-    recorder, exclude = Recorder(), np.array([7, -1, -1, 3, 9])
+    recorder = Recorder()
     windows = WindowSampler(
-        series,
-        Segments.whole(series),
+        Sample(series, Segments.whole(series), separate),
         masking,
         ScheduleConfig(),
         PRESETS["tiny"].model,
         TokenLayout(1, False, base_predictors=1),
         (0,),
         predictors=BasePredictors({"recorder": recorder}),
-        exclude={"recorder": exclude},
     )
     assert windows.draw(0, 64) is not None
     # A hidden cell has the value 0.
     pairs = {(int(value) - 1, int(own)) for value, own in recorder.calls if value > 0}
-    assert pairs <= set(enumerate(exclude.tolist()))
-    assert {(3, 3), (0, 7)} <= pairs
+    expected = {(own, -1 if separate else own) for own in range(5)}
+    assert pairs <= expected
+    assert {own for own, _ in pairs} >= {0, 3}
 
 
 @pytest.mark.parametrize("data", [np.zeros((200, 2)), np.full((300, 1), 3.0)])

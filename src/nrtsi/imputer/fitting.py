@@ -22,8 +22,13 @@ from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import Engine
 from nrtsi.tables import Clock, Panel
 from nrtsi.training.curriculum import train
-from nrtsi.training.plan import Trained, TrainingSettings
-from nrtsi.training.settings import has_one_row_per_unit, is_partial, resolve
+from nrtsi.training.plan import (
+    Trained,
+    TrainingSettings,
+    has_one_row_per_unit,
+    is_partial,
+    resolve,
+)
 
 __all__ = ["fit_model", "holdout_spec"]
 

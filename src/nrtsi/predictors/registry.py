@@ -1,11 +1,8 @@
 """The registry of base predictors, and the ones that a model keeps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-from jaxtyping import Int
 from torch import Tensor
 
 from nrtsi.core.prediction import BasePrediction
@@ -13,11 +10,11 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.core.state import with_prefix
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.analogs import AnalogModel
-from nrtsi.predictors.base import BasePredictor, State
+from nrtsi.predictors.base import BasePredictor, Numbers, State
 from nrtsi.predictors.dynamics import TransitionModel
 from nrtsi.predictors.gaussian_process import MultiOutputGP
 
-__all__ = ["PREDICTORS", "BasePredictors", "Exclude"]
+__all__ = ["PREDICTORS", "BasePredictors"]
 
 PREDICTORS: dict[str, type[BasePredictor]] = {
     "analogs": AnalogModel,
@@ -26,67 +23,34 @@ PREDICTORS: dict[str, type[BasePredictor]] = {
 }
 """Base predictors by name, in the order in which they are fitted."""
 
-Exclude: TypeAlias = Mapping[str, Int[np.ndarray, " series"]]
-"""By predictor, the number of each series among the stored series that it leaves out, or -1."""
 
-
-@dataclass(frozen=True)
-class BasePredictors:
+class BasePredictors(dict[str, BasePredictor]):
     """The fitted base predictors of a model, by name."""
 
-    fitted: Mapping[str, BasePredictor] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.fitted)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.fitted
-
-    def adding(self, name: str, predictor: BasePredictor) -> "BasePredictors":
-        """These predictors and one more."""
-        return BasePredictors({**self.fitted, name: predictor})
-
     def predict(
-        self,
-        series: SeriesSet,
-        exclude: Exclude | None = None,
-        threads: Threads | None = None,
+        self, series: SeriesSet, exclude: Numbers | None = None, threads: Threads | None = None
     ) -> tuple[BasePrediction, ...]:
         """The prediction of each predictor for every cell of `series`."""
-        excluded = exclude or {}
-        return tuple(
-            predictor.predict(series, excluded.get(name), threads)
-            for name, predictor in self.fitted.items()
-        )
-
-    def locate(self, source: SeriesSet) -> Exclude:
-        """The number of each training series among those that a predictor stores."""
-        places = {name: each.locate(source) for name, each in self.fitted.items()}
-        return {name: place for name, place in places.items() if place is not None}
+        return tuple(each.predict(series, exclude, threads) for each in self.values())
 
     @property
-    def from_gradients(self) -> bool:
-        """True if one of them is trained by gradient descent on the training part."""
-        return any(predictor.from_gradients for predictor in self.fitted.values())
+    def from_gradients(self) -> "BasePredictors":
+        """Those that are trained by gradient descent on the training part."""
+        return BasePredictors({n: each for n, each in self.items() if each.from_gradients})
 
     @property
     def slow(self) -> bool:
         """True if predicting takes longer than sampling windows."""
-        return any(predictor.slow for predictor in self.fitted.values())
+        return any(predictor.slow for predictor in self.values())
 
     @property
     def network(self) -> str | None:
         """The network that suits data these predictors apply to; None: no preference."""
-        preferred = (predictor.network for predictor in self.fitted.values())
-        return next((name for name in preferred if name is not None), None)
-
-    def trained_by_gradient(self) -> "BasePredictors":
-        """Those that are trained by gradient descent."""
-        return BasePredictors({n: each for n, each in self.fitted.items() if each.from_gradients})
+        return next((each.network for each in self.values() if each.network), None)
 
     def describe(self) -> dict[str, str]:
         """A few words on every base predictor, for `info`."""
-        return {name: str(self.fitted.get(name, "not used")) for name in PREDICTORS}
+        return {name: str(self.get(name, "not used")) for name in PREDICTORS}
 
     def reloaded(self) -> "BasePredictors":
         """The predictors as they are after saving and loading."""
@@ -96,7 +60,7 @@ class BasePredictors:
         """Tensors by name, and a record that JSON can hold."""
         tensors: dict[str, Tensor] = {}
         record: dict[str, Any] = {}
-        for name, predictor in self.fitted.items():
+        for name, predictor in self.items():
             own, record[name] = predictor.state()
             tensors |= {f"{name}.{key}": tensor for key, tensor in own.items()}
         return tensors, record
@@ -106,10 +70,9 @@ class BasePredictors:
         cls, tensors: Mapping[str, Tensor], record: Mapping[str, Any]
     ) -> "BasePredictors":
         """The predictors that `state` describes."""
-        return cls(
-            {
-                name: kind.from_state(with_prefix(tensors, f"{name}."), record[name])
-                for name, kind in PREDICTORS.items()
-                if name in record
-            }
-        )
+        restored = {
+            name: kind.from_state(with_prefix(tensors, f"{name}."), record[name])
+            for name, kind in PREDICTORS.items()
+            if name in record
+        }
+        return cls(restored)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from nrtsi.core.budget_clock import now
 from nrtsi.core.events import Listener, TrainStep
 from nrtsi.core.series import SeriesSet
 from nrtsi.core.state import with_prefix
@@ -14,18 +15,21 @@ from nrtsi.inference import Engine
 from nrtsi.network.layers import seeded
 from nrtsi.network.optimiser import optimise
 from nrtsi.network.registry import Network, network_of
-from nrtsi.training.base_predictors import fit_base_predictors
-from nrtsi.training.blending import fit_blend
+from nrtsi.predictors.base import BasePredictor, HeldOutGate
+from nrtsi.predictors.registry import PREDICTORS, BasePredictors
+from nrtsi.training.blending import fit_blend, fit_shrinkage, shrink_end_to_end
 from nrtsi.training.distributed import join
 from nrtsi.training.plan import Trained, TrainingSettings
 from nrtsi.training.run import Saved, TrainingRun
 from nrtsi.training.sampler import Batch
-from nrtsi.training.shrinkage import fit_shrinkage, shrink_end_to_end
 from nrtsi.training.trainer import Trainer
 
 __all__ = ["train"]
 
 log = logging.getLogger(__name__)
+
+# A checkpoint that resumes after base predictors took most of the budget must still train.
+MAX_BASE_SHARE = 0.9
 
 
 def train(
@@ -77,8 +81,7 @@ def train(
 class _Stage:
     """A network to train."""
 
-    level: int | None
-    """The level it serves; None: all."""
+    level: int | None  # the level it serves; None: all
 
     validation: Batch
     index: int
@@ -86,7 +89,7 @@ class _Stage:
 
 
 def _train(run: TrainingRun, saved: Saved | None) -> Trained:
-    fit_base_predictors(run, saved)
+    _fit_base_predictors(run, saved)
     stages = _stages(run)
     first = 0 if saved is None else _restore(run, stages, saved)
     interrupted, failure = False, None
@@ -123,6 +126,53 @@ def _train(run: TrainingRun, saved: Saved | None) -> Trained:
         interrupted,
         failure,
     )
+
+
+def _fit_base_predictors(run: TrainingRun, saved: Saved | None) -> None:
+    """Keeps the base predictors that lower the held-out error, or those of a checkpoint."""
+    kept, names = BasePredictors(), run.settings.predictors
+    gate = run.gate() if names else None
+    for name in names:
+        assert gate is not None
+        began = now()
+        predictor = _fit(run, name, gate) if saved is None else _restored(run, name, gate, saved)
+        if predictor is None:
+            continue
+        log.info("%s: kept after %.1f s", name, now() - began)
+        kept[name], gate = predictor, gate.add(predictor)
+    if saved is not None:
+        run.seconds_before, run.base_share = saved[1]["seconds"], saved[1]["base_share"]
+    elif names and run.settings.budget.seconds is not None:
+        run.base_share = min(MAX_BASE_SHARE, run.used(0))
+    run.keep(kept)
+
+
+def _fit(run: TrainingRun, name: str, gate: HeldOutGate) -> BasePredictor | None:
+    """The predictor of the first process, if it lowers the held-out error."""
+    predictor, processes = PREDICTORS[name].fit(run.context(gate)), run.processes
+    if predictor is None:
+        return None
+    if processes.size > 1 and predictor.from_gradients:
+        tensors, record = predictor.state()
+        predictor = predictor.from_state(processes.broadcast(tensors), record)
+    if processes.decide(gate.improves(predictor, run.plan.train.gate.max_ratio)):
+        return predictor
+    log.info("%s: not kept, the held-out error is not lower", name)
+    return None
+
+
+def _restored(
+    run: TrainingRun, name: str, gate: HeldOutGate, saved: Saved
+) -> BasePredictor | None:
+    """The predictor of a checkpoint; one that is not stored there is fitted again."""
+    tensors, settings = saved
+    if name not in settings["kept"]:
+        return None
+    kind = PREDICTORS[name]
+    if not kind.from_gradients:
+        return kind.fit(run.context(gate))
+    own = with_prefix(tensors, f"predictors.{name}.")
+    return kind.from_state(own, settings["predictors"][name])
 
 
 def _stages(run: TrainingRun) -> list[_Stage]:

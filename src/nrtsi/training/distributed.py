@@ -53,11 +53,7 @@ class ProcessGroup:
         return self.all(*numbers).sum(dim=0).tolist()
 
     def clock(self, seconds: float) -> float:
-        """The time of the first process.
-
-        Raises:
-            KeyboardInterrupt: One of the processes was interrupted.
-        """
+        """The time of the first process; `KeyboardInterrupt` if any process was interrupted."""
         if self.size == 1:
             return seconds
         everyone = self.all(seconds, float(self.interrupted))
@@ -66,11 +62,7 @@ class ProcessGroup:
         return float(everyone[0, 0])
 
     def check_equal(self, what: str, text: str) -> None:
-        """Checks that all processes have the same `text`.
-
-        Raises:
-            InputError: They differ.
-        """
+        """Raises an `InputError` unless all processes have the same `text`."""
         everyone = self.all(*map(float, bytes.fromhex(digest(text))))
         if not torch.equal(everyone, everyone[:1].expand_as(everyone)):
             raise InputError(
@@ -93,9 +85,7 @@ class ProcessGroup:
 
     def averaging(self, network: nn.Module) -> nn.Module:
         """The network with gradients that are the mean over the processes."""
-        if self.size == 1:
-            return network
-        return nn.parallel.DistributedDataParallel(network)
+        return network if self.size == 1 else nn.parallel.DistributedDataParallel(network)
 
     @contextmanager
     def stopping_together(self) -> Iterator[None]:
@@ -110,11 +100,7 @@ class ProcessGroup:
             signal.signal(signal.SIGINT, before)
 
     def interrupt(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Stops all processes at the next `clock`; a single process at once.
-
-        Raises:
-            KeyboardInterrupt: There is no other process.
-        """
+        """Stops all processes at the next `clock`; a single process at once."""
         if self.size == 1:
             raise KeyboardInterrupt
         self.interrupted = True
@@ -123,28 +109,18 @@ class ProcessGroup:
 def join(device: torch.device) -> tuple[ProcessGroup, torch.device]:
     """Joins the group of processes, if any; returns it and the device to train on.
 
-    An existing process group is used. Otherwise the processes of a launcher form one, which lasts
-    until they end, since a group cannot be formed twice.
+    The processes of a launcher form a group that lasts until they end: it cannot be formed twice.
     """
-    if not _grouped(device):
+    if distributed.is_available() and not distributed.is_initialized() and launch().size > 1:
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(_leave)
+    grouped = distributed.is_available() and distributed.is_initialized()
+    if not grouped or distributed.get_world_size() == 1:
         return ProcessGroup(), device
     rank, size = distributed.get_rank(), distributed.get_world_size()
     own = own_device(device)
     exchange = own if distributed.get_backend() == "nccl" else torch.device("cpu")
     return ProcessGroup(rank, size, exchange), own
-
-
-def _grouped(device: torch.device) -> bool:
-    """True if this process is in a group of several; a launcher's group is formed now."""
-    if not distributed.is_available():
-        return False
-    if not distributed.is_initialized():
-        if launch().size == 1:
-            return False
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        distributed.init_process_group(backend)
-        atexit.register(_leave)
-    return distributed.get_world_size() > 1
 
 
 def _leave() -> None:

@@ -1,7 +1,6 @@
 """`TrainingRun`: the state of a training, which can stop anywhere and resume."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.network.optimiser import Fraction
 from nrtsi.network.registry import Network
-from nrtsi.predictors.base import FitContext, Sample
-from nrtsi.predictors.gate import HeldOutGate
-from nrtsi.predictors.registry import PREDICTORS, BasePredictors, Exclude
+from nrtsi.predictors.base import FitContext, HeldOutGate, Sample
+from nrtsi.predictors.registry import BasePredictors
 from nrtsi.training import checkpoint
 from nrtsi.training.distributed import ProcessGroup
 from nrtsi.training.plan import Record, TrainingPlan, TrainingSettings
@@ -30,34 +28,21 @@ __all__ = ["Saved", "TrainingRun"]
 Saved = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and plain values of a checkpoint."""
 
-# A checkpoint that resumes after base predictors took most of the budget must still train.
-MAX_BASE_SHARE = 0.9
-
 
 @dataclass
 class TrainingRun:
     """The data, the budget and what has been trained so far."""
 
     settings: TrainingSettings
-    source: SeriesSet
-    """The training series, scaled, with all their rows."""
-
-    validation: SeriesSet | None
-    """Separate validation series; None: a part of the training series is held out."""
-
-    path: Path | None
-    """File of the checkpoint."""
-
-    identity: str
-    """Digest of the data and the settings; a checkpoint resumes only the same run."""
-
+    source: SeriesSet  # the training series, scaled, with all their rows
+    validation: SeriesSet | None  # None: a part of the training series is held out
+    path: Path | None  # of the checkpoint
+    identity: str  # digest of data and settings; a checkpoint resumes only the same run
     listener: Listener | None
     processes: ProcessGroup
     plan: TrainingPlan = field(init=False)
     predictors: BasePredictors = field(default_factory=BasePredictors)
-    base_share: float = 0.0
-    """Fraction of the budget that was used before the networks were trained."""
-
+    base_share: float = 0.0  # fraction of the budget that the base predictors used
     networks: list[Network] = field(default_factory=list)
     history: list[Record] = field(default_factory=list)
     steps_before: int = 0
@@ -68,7 +53,6 @@ class TrainingRun:
         self.series = _observed_rows(self.source)
         if self.validation is not None:
             self.validation = _observed_rows(self.validation)
-        self.exclude: Exclude = {}
         self.plan = self.settings.plan()
 
     # Budget -------------------------------------------------------------------------------------
@@ -136,29 +120,18 @@ class TrainingRun:
         """The validation part or the training part."""
         if self.validation is not None:
             series = self.validation if validation else self.series
-            return Sample(series, Segments.whole(series))
-        settings = self.settings
-        rng = np.random.default_rng([settings.seed, 1])
-        training, held_out = split(
-            self.series, self.plan.train.validation, rng, settings.segment_rows
-        )
+            return Sample(series, Segments.whole(series), separate=validation)
+        rng = np.random.default_rng([self.settings.seed, 1])
+        share, rows = self.plan.train.validation, self.settings.segment_rows
+        training, held_out = split(self.series, share, rng, rows)
         return Sample(self.series, held_out if validation else training)
 
-    def excluded(self, *, validation: bool) -> Exclude:
-        """For each series of a part, its number among those that a predictor stores."""
-        if validation and self.validation is not None:
-            series = self.validation.series
-            return {name: np.full(series, -1) for name in self.exclude}
-        return self.exclude
-
     def gate(self) -> HeldOutGate:
-        """The held-out test of the predictors kept so far."""
-        hold, settings = self.sample(validation=True), self.settings
-        return HeldOutGate.of(
-            hold.series, hold.segments, settings.masking, settings.seed, self.plan.train.gate
-        )
+        """The held-out gate before any base predictor is kept."""
+        held_out, settings = self.sample(validation=True), self.settings
+        return HeldOutGate.of(held_out, settings.masking, settings.seed, self.plan.train.gate)
 
-    def context(self, gate: HeldOutGate, agree: Callable[[bool], bool]) -> FitContext:
+    def context(self, gate: HeldOutGate) -> FitContext:
         """What base predictors are fitted on."""
 
         def report(loss: float) -> None:
@@ -170,7 +143,6 @@ class TrainingRun:
             source=self.source,
             training=self.sample(validation=False),
             validation=self.sample(validation=True),
-            separate=self.validation is not None,
             masking=self.settings.masking,
             periods=self.settings.periods,
             seed=self.settings.seed,
@@ -179,15 +151,14 @@ class TrainingRun:
             budget=self.base_budget,
             has_budget=self.has_budget,
             report=report,
-            agree=agree,
+            agree=self.processes.decide,
         )
 
     def sampler(self, *, validation: bool) -> WindowSampler:
         """Windows of the validation part or the training part."""
-        part, settings, plan = self.sample(validation=validation), self.settings, self.plan
+        settings, plan = self.settings, self.plan
         return WindowSampler(
-            part.series,
-            part.segments,
+            self.sample(validation=validation),
             settings.masking,
             plan.schedule,
             plan.model,
@@ -195,7 +166,6 @@ class TrainingRun:
             (settings.seed, 2 if validation else 3),
             settings.segment_rows,
             predictors=self.predictors,
-            exclude=self.excluded(validation=validation),
             config=plan.train.sampler,
         )
 
@@ -206,7 +176,7 @@ class TrainingRun:
         if self.path is None or not self.processes.is_first:
             return
         tensors, state = trainer.state()
-        own, record = self.predictors.trained_by_gradient().state()
+        own, record = self.predictors.from_gradients.state()
         tensors |= {f"predictors.{name}": tensor for name, tensor in own.items()}
         for number, network in enumerate(self.networks):
             tensors |= {f"done.{number}.{name}": t for name, t in network.state_dict().items()}
@@ -217,7 +187,7 @@ class TrainingRun:
             "steps_before": self.steps_before,
             "seconds": self.seconds,
             "base_share": self.base_share,
-            "kept": list(self.predictors.fitted),
+            "kept": list(self.predictors),
             "predictors": record,
             "history": self.history,
             "trainer": state,
@@ -257,13 +227,7 @@ class TrainingRun:
     def keep(self, predictors: BasePredictors) -> None:
         """Sets the base predictors, and the plan that they lead to."""
         self.predictors = predictors
-        self.exclude = predictors.locate(self.source)
         self.plan = self.settings.plan(predictors)
-
-    @property
-    def candidates(self) -> list[str]:
-        """Names of the base predictors to fit, in order."""
-        return [name for name in PREDICTORS if name in self.settings.predictors]
 
 
 def _observed_rows(series: SeriesSet) -> SeriesSet:

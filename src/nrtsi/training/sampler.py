@@ -12,11 +12,12 @@ from torch import Tensor
 from nrtsi.config import ModelConfig, SamplerConfig, ScheduleConfig
 from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
-from nrtsi.core.segments import SEGMENT_ROWS, Segments
+from nrtsi.core.segments import SEGMENT_ROWS
 from nrtsi.core.series import SeriesSet
 from nrtsi.network.registry import NETWORKS
 from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
-from nrtsi.predictors.registry import BasePredictors, Exclude
+from nrtsi.predictors.base import Sample
+from nrtsi.predictors.registry import BasePredictors
 from nrtsi.schedule.plan import Step, plan
 from nrtsi.schedule.windows import Windows
 
@@ -66,24 +67,16 @@ class Batch:
 class WindowSampler:
     """Batches of windows; each is a function of the seed and its number."""
 
-    series: SeriesSet
-    segments: Segments
+    sample: Sample
     masking: Masking
     schedule: ScheduleConfig
     model: ModelConfig
     layout: TokenLayout
     seed: tuple[int, ...]
     segment_rows: int = SEGMENT_ROWS
-
-    level_weights: Float[np.ndarray, " level"] | None = None
-    """How often each level is sampled; all equally by default."""
-
+    level_weights: Float[np.ndarray, " level"] | None = None  # all equal by default
     predictors: BasePredictors = field(default_factory=BasePredictors)
-    exclude: Exclude = field(default_factory=dict)
-    """By predictor, the number of each series among the stored series."""
-
     config: SamplerConfig = field(default_factory=SamplerConfig)
-
     _last: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The masked segments of the last call, and their key."""
 
@@ -114,12 +107,12 @@ class WindowSampler:
         key = (*seed, count, level)
         if self._last.get("key") != key:
             rng = np.random.default_rng(seed)
-            chosen = self.segments.sample(self._segment_count(count), rng, self.segment_rows)
-            truth = self.series.slices(chosen.begin, chosen.end)
+            series, segments = self.sample.series, self.sample.segments
+            chosen = segments.sample(self._segment_count(count), rng, self.segment_rows)
+            truth = series.slices(chosen.begin, chosen.end)
             hidden = self.masking.draw(truth, rng)
-            owner = chosen.owner(self.series)
-            exclude = {name: place[owner] for name, place in self.exclude.items()}
-            predictions = self.predictors.predict(truth.hide(hidden), exclude or None)
+            numbers = self.sample.numbers(chosen)
+            predictions = self.predictors.predict(truth.hide(hidden), numbers)
             steps = list(self._steps(truth, hidden, predictions, level))
             self._last.update(key=key, steps=steps)
         found: list[_MaskedStep] = self._last["steps"]
@@ -130,8 +123,9 @@ class WindowSampler:
         # The mean of lengths that are uniform on a logarithmic scale.
         ratio = self.segment_rows / SEGMENT_ROWS
         size = SEGMENT_ROWS * (ratio - 1) / np.log(ratio) if ratio > 1 else SEGMENT_ROWS
-        rows = np.minimum(self.segments.end - self.segments.begin, size).mean()
-        most = max(4.0, self.config.max_cells / (rows * self.series.dims))
+        segments, dims = self.sample.segments, self.sample.series.dims
+        rows = np.minimum(segments.end - segments.begin, size).mean()
+        most = max(4.0, self.config.max_cells / (rows * dims))
         # A window of `cells` predicts every row it holds.
         own = self.model.window if self.model.cell_tokens else None
         return int(np.clip((own or 16) * count / rows / min(2, self._uses), 4, most))
@@ -169,8 +163,7 @@ class _MaskedStep:
     known_from: Int[np.ndarray, " row"]
     """The step after which a hidden row is known; complete once all steps are planned."""
 
-    number: int
-    """The number of the step."""
+    number: int  # the number of the step
 
     step: Step
     windows: Windows

@@ -1,10 +1,13 @@
 """`Trainer`: trains one network; steps, validation, plateaus and early stopping."""
 
+import logging
 import math
-from contextlib import nullcontext
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,23 +20,23 @@ from nrtsi.errors import TrainingError
 from nrtsi.network.optimiser import Optimiser, decay_of
 from nrtsi.network.registry import Network
 from nrtsi.network.threads import Prefetch, Threads
-from nrtsi.training.acceleration import autocast, compiled
 from nrtsi.training.distributed import ProcessGroup
 from nrtsi.training.sampler import Batch, WindowSampler
 
-__all__ = ["Trainer", "loss_of"]
+__all__ = ["Trainer", "autocast", "compiled", "fast_at_bfloat16", "loss_of"]
+
+log = logging.getLogger(__name__)
+
+Indices = Int[np.ndarray, " _"]
+"""Windows of a pool."""
 
 COUNTERS = ("step", "stale", "plateaus", "used", "better_at")
 """Fields of a trainer that a checkpoint keeps beside its tensors and its best loss."""
 
 
 def loss_of(network: nn.Module, batch: Batch) -> Tensor:
-    """Sum of the losses of the hidden cells.
-
-    Only training uses lower precision, if that is faster; validation has that of inference.
-    """
-    device = batch.truth.device
-    with autocast(device) if network.training else nullcontext():
+    """Sum of the losses of the hidden cells; only training may use lower precision."""
+    with autocast(batch.truth.device) if network.training else nullcontext():
         prediction = network(batch.tokens)
     return (prediction.loss(batch.truth) * batch.counts).sum()
 
@@ -55,27 +58,18 @@ class Trainer:
 
     step: int = 0
     best_loss: float = math.inf
-    stale: int = 0
-    """Validations since the loss was last lower."""
+    stale: int = 0  # validations since the loss was last lower
 
     plateaus: int = 0
-    used: float = 0.0
-    """Fraction of the budget that is used."""
-
-    better_at: float = 0.0
-    """That fraction when the loss was last lower, or at the last plateau."""
+    used: float = 0.0  # fraction of the budget that is used
+    better_at: float = 0.0  # that fraction when the loss was last lower, or at the last plateau
 
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        config = self.config
-        self.optimiser = Optimiser(
-            self.network,
-            config.optimizer,
-            config.learning_rate,
-            betas=config.betas,
-            warm_up=config.warm_up,
-        )
+        config, rate = self.config, self.config.learning_rate
+        kind, betas, warm_up = config.optimizer, config.betas, config.warm_up
+        self.optimiser = Optimiser(self.network, kind, rate, betas=betas, warm_up=warm_up)
         self._drawn: tuple[int, Batch] | None = None
         self._trained: nn.Module | None = None
         device = self.network.device
@@ -99,8 +93,7 @@ class Trainer:
     def advance(self, fraction: float) -> float:
         """Makes one step, given the fraction of the budget that is used; returns its loss.
 
-        Raises:
-            TrainingError: The loss is not finite; the network has the best weights so far.
+        Raises `TrainingError` if it is not finite; the network then has the best weights so far.
         """
         self.used = fraction
         windows, cells = self._windows()
@@ -117,11 +110,11 @@ class Trainer:
         self.step += 1
         return loss
 
-    def _backward_by_threads(self, windows: Int[np.ndarray, " window"], cells: int) -> float:
+    def _backward_by_threads(self, windows: Indices, cells: int) -> float:
         """Computes the loss and its gradients; every thread takes a part of the windows."""
         weights = list(self.network.parameters())
 
-        def learn(part: Int[np.ndarray, " window"]) -> tuple[float, tuple[Tensor, ...]]:
+        def learn(part: Indices) -> tuple[float, tuple[Tensor, ...]]:
             loss = loss_of(self.network, self._gather(part)) / cells
             return loss.item(), torch.autograd.grad(loss, weights, materialize_grads=True)
 
@@ -131,9 +124,7 @@ class Trainer:
             weight.grad = torch.stack(parts).sum(dim=0)
         return loss
 
-    def _backward(
-        self, network: nn.Module, windows: Int[np.ndarray, " window"], cells: int
-    ) -> float:
+    def _backward(self, network: nn.Module, windows: Indices, cells: int) -> float:
         """The same for a network that is compiled, or that several processes train."""
         # Gradients are averaged over the processes; losses are parts of a sum.
         part = loss_of(network, self._gather(windows)) * (self.processes.size / cells)
@@ -144,7 +135,7 @@ class Trainer:
     def _finite(self, loss: float) -> float:
         if math.isfinite(loss):
             return loss
-        self.network.load_state_dict(self.best)
+        self.restore_best()
         raise TrainingError(
             f"the loss is not finite at step {self.step + 1}"
             f"{'' if self.level is None else f' of level {self.level}'}; the best weights so "
@@ -204,7 +195,7 @@ class Trainer:
     def _keep(self) -> None:
         self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
-    def _network(self, windows: Int[np.ndarray, " window"]) -> nn.Module:
+    def _network(self, windows: Indices) -> nn.Module:
         """The network as it is trained: compiled if requested, shared by several processes."""
         if self._trained is None:
             network: nn.Module = self.network
@@ -214,7 +205,7 @@ class Trainer:
             self._trained = self.processes.averaging(network)
         return self._trained
 
-    def _windows(self) -> tuple[Int[np.ndarray, " window"], int]:
+    def _windows(self) -> tuple[Indices, int]:
         """The windows of this process in the step, and the number of hidden cells in all."""
         number, turn = divmod(self.step, self.config.steps_per_draw)
         size, processes = self._size, self.processes
@@ -224,10 +215,10 @@ class Trainer:
         cells = int(pool.counts[torch.from_numpy(chosen)].sum())
         return chosen[processes.rank :: processes.size], max(1, cells)
 
-    def _gather(self, windows: Int[np.ndarray, " window"]) -> Batch:
+    def _gather(self, windows: Indices) -> Batch:
         return self._pool().pick(windows).to(self.network.device)
 
-    def _parts(self, windows: Int[np.ndarray, " window"]) -> list[Int[np.ndarray, " part"]]:
+    def _parts(self, windows: Indices) -> list[Indices]:
         """Divides the windows among the threads: equal numbers of tokens, similar sizes."""
         count = min(self._threads.count, max(1, windows.size // self.network.windows_per_core))
         size = self._pool().tokens.valid[torch.from_numpy(windows)].sum(dim=1).numpy()
@@ -249,3 +240,37 @@ class Trainer:
             # Sparse data may have no window of this level; the validation part has one.
             self._drawn = number, self.validation if drawn is None else drawn
         return self._drawn[1]
+
+
+def fast_at_bfloat16(device: torch.device) -> bool:
+    """True for GPUs with bfloat16 in hardware.
+
+    Never for a CPU: PyTorch does not tell which have it, and others are forty times slower.
+    """
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Multiplies matrices in bfloat16 if that is fast; weights stay in float32."""
+    fast = fast_at_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16) if fast else nullcontext()
+
+
+def compiled(network: nn.Module, loss: Callable[[nn.Module], Tensor]) -> nn.Module:
+    """The compiled network, which shares the weights; the network itself if that fails.
+
+    The backward pass of `loss`, on some batch, is compiled too.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the compiler warns of what it leaves alone
+            fast = cast(nn.Module, torch.compile(network))
+            loss(fast).backward()  # type: ignore[no-untyped-call]
+    except Exception as error:
+        # Compilers fail in many ways, and training works without one.
+        reason = str(error).strip().partition("\n")[0]
+        log.warning("the network cannot be compiled here (%s); training goes on without", reason)
+        return network
+    finally:
+        network.zero_grad(set_to_none=True)
+    return fast

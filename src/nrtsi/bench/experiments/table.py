@@ -10,7 +10,7 @@ from nrtsi.bench.table_page import TablePage
 from nrtsi.bench.tables import Table, open_table
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.training.settings import budget_of
+from nrtsi.training.plan import budget_of
 
 __all__ = ["experiment_of", "rows_of"]
 

@@ -3,39 +3,94 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from nrtsi.config import AnalogConfig
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 
-__all__ = ["SeriesLibrary"]
+__all__ = ["GridCells", "GridTimes", "SeriesLibrary"]
 
 # Series on which lines and cubic splines are compared; a few show which are closer.
 DEGREE_SERIES = 32
 
 
 @dataclass(frozen=True)
+class GridCells:
+    """Cells of a series: each has a channel, and a time between two points of the grid."""
+
+    channel: Int[np.ndarray, " cell"]
+    left: Int[np.ndarray, " cell"]  # the point at or before the cell; never the last one
+    fraction: Float[np.ndarray, " cell"]  # distance from the left point, as a share of the step
+
+    def pick(self, chosen: Bool[np.ndarray, " cell"]) -> "GridCells":
+        """Some of the cells."""
+        return GridCells(self.channel[chosen], self.left[chosen], self.fraction[chosen])
+
+    def sample(
+        self, curves: Shaped[np.ndarray, "channel point *more"]
+    ) -> Shaped[np.ndarray, " cell *more"]:
+        """Interpolates the curve of each cell's channel at the time of the cell."""
+        flat = curves.reshape(-1, *curves.shape[2:])
+        return _interpolate(flat, self.channel * curves.shape[1] + self.left, self.fraction)
+
+    def sample_one(
+        self, curve: Shaped[np.ndarray, " point *more"]
+    ) -> Shaped[np.ndarray, " cell *more"]:
+        """Interpolates one curve at the times of the cells, whatever their channel."""
+        return _interpolate(curve, self.left, self.fraction)
+
+
+@dataclass(frozen=True)
+class GridTimes:
+    """Positions of times on a grid."""
+
+    left: Int[np.ndarray, " row"]
+    fraction: Float[np.ndarray, " row"]
+    inside: Bool[np.ndarray, " row"]  # False before the first point and after the last
+
+    @classmethod
+    def of(
+        cls, point: Float[np.ndarray, " point"], time: Float[np.ndarray, " row"]
+    ) -> "GridTimes":
+        """Locates `time` on the grid `point`, which has at least two points.
+
+        >>> times = GridTimes.of(np.array([0.0, 2.0, 3.0]), np.array([0.5, 3.0, 4.0]))
+        >>> times.left, times.inside
+        (array([0, 1, 1]), array([ True,  True, False]))
+        """
+        left = (np.searchsorted(point, time, side="right") - 1).clip(0, point.size - 2)
+        fraction = (time - point[left]) / (point[left + 1] - point[left])
+        inside = (fraction > -1e-6) & (fraction < 1 + 1e-6)
+        return cls(left, fraction.clip(0.0, 1.0), inside)
+
+    def cells(self, rows: np.ndarray, channel: np.ndarray) -> GridCells:
+        """The cells in these rows and channels."""
+        return GridCells(channel, self.left[rows], self.fraction[rows])
+
+
+def _interpolate(curve: np.ndarray, left: np.ndarray, fraction: np.ndarray) -> np.ndarray:
+    on_point = fraction == np.rint(fraction)
+    if on_point.all():
+        return curve[left + fraction.astype(np.int64)]
+    low = curve[left]
+    share = fraction.astype(curve.dtype).reshape(-1, *(1,) * (low.ndim - 1))
+    return low + share * (curve[left + 1] - low)
+
+
+@dataclass(frozen=True)
 class SeriesLibrary:
     """Series on a common time grid."""
 
-    kept: Int[np.ndarray, " series"]
-    """The number of each stored series among the training series."""
-
+    kept: Int[np.ndarray, " series"]  # number of each stored series among the training series
     series: SeriesSet
-    """The stored series."""
-
-    point: Float[np.ndarray, " point"]
-    """The times of the grid."""
+    point: Float[np.ndarray, " point"]  # the times of the grid
 
     value: Float[np.ndarray, "channel point series"]
     """Observed values on the grid, and lines or splines between and beyond them."""
 
-    low: Float[np.ndarray, " channel"]
-    """The least value of each channel, without outliers."""
-
-    high: Float[np.ndarray, " channel"]
-    """The greatest value of each channel, without outliers."""
+    low: Float[np.ndarray, " channel"]  # least value without outliers
+    high: Float[np.ndarray, " channel"]  # greatest value without outliers
 
     @classmethod
     def of(
@@ -78,9 +133,7 @@ def _sharing_span(series: SeriesSet, config: AnalogConfig) -> Int[np.ndarray, " 
     candidates = np.flatnonzero(series.length > 2)
     if not candidates.size:
         return candidates
-    begin, end = _span(series, candidates)
-    first, last = np.median(begin), np.median(end)
-    tolerance = config.span_tolerance * (last - first)
+    begin, end, first, last, tolerance = _spans(series, candidates, config)
     before = np.concatenate([np.zeros((1, series.dims)), np.cumsum(series.observed, axis=0)])
     observed = before[series.start[candidates + 1]] - before[series.start[candidates]]
     enough = (observed >= config.min_observed * series.length[candidates, None]).all(axis=1)
@@ -89,18 +142,18 @@ def _sharing_span(series: SeriesSet, config: AnalogConfig) -> Int[np.ndarray, " 
     return kept if kept.size >= candidates.size / 2 else kept[:0]
 
 
-def _span(
-    series: SeriesSet, chosen: Int[np.ndarray, " chosen"]
-) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-    """The first and the last time of each series."""
-    return series.time[series.start[chosen]], series.time[series.start[chosen + 1] - 1]
+def _spans(
+    series: SeriesSet, chosen: Int[np.ndarray, " chosen"], config: AnalogConfig
+) -> tuple[np.ndarray, np.ndarray, float, float, float]:
+    """First and last times of the series, the usual first and last time, and a tolerance."""
+    begin, end = series.time[series.start[chosen]], series.time[series.start[chosen + 1] - 1]
+    first, last = float(np.median(begin)), float(np.median(end))
+    return begin, end, first, last, config.span_tolerance * (last - first)
 
 
 def _grid(series: SeriesSet, config: AnalogConfig) -> Float[np.ndarray, " point"]:
     """The time grid: whole units if all times are whole, else two points for every row."""
-    begin, end = _span(series, np.arange(series.series))
-    low, high = np.median(begin), np.median(end)
-    tolerance = config.span_tolerance * (high - low)
+    begin, end, low, high, tolerance = _spans(series, np.arange(series.series), config)
     first, last = max(begin.min(), low - tolerance), min(end.max(), high + tolerance)
     step = 1.0
     if np.array_equal(series.time, np.rint(series.time)):
@@ -147,9 +200,8 @@ def _reshape(
     value: Float[np.ndarray, "row dim"], points: int
 ) -> Float[np.ndarray, "channel point series"]:
     """The layout of the library, from rows of series that have one at every point."""
-    return np.ascontiguousarray(
-        value.reshape(-1, points, value.shape[1]).transpose(2, 1, 0), dtype=np.float32
-    )
+    layout = value.reshape(-1, points, value.shape[1]).transpose(2, 1, 0)
+    return np.ascontiguousarray(layout, dtype=np.float32)
 
 
 def _observations(series: SeriesSet, index: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -173,12 +225,7 @@ def _best_degree(series: SeriesSet) -> int:
     return min(errors, key=lambda degree: errors[degree])
 
 
-def _curve(
-    time: Float[np.ndarray, " known"],
-    known: Float[np.ndarray, " known"],
-    point: Float[np.ndarray, " point"],
-    degree: int,
-) -> Float[np.ndarray, " point"]:
+def _curve(time: np.ndarray, known: np.ndarray, point: np.ndarray, degree: int) -> np.ndarray:
     """A spline through the observations, extrapolated by two steps and constant from there."""
     if time.size <= degree:
         return np.interp(point, time, known)

@@ -11,8 +11,7 @@ from jaxtyping import Float, Float16, Float32, Int
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 from nrtsi.network.threads import Threads
-from nrtsi.predictors.analogs.grid import GridCells, GridTimes
-from nrtsi.predictors.analogs.library import SeriesLibrary
+from nrtsi.predictors.analogs.library import GridCells, GridTimes, SeriesLibrary
 
 __all__ = [
     "AnalogBlend",
@@ -43,9 +42,7 @@ class Query:
     known: GridCells
     value: Float[np.ndarray, " known"]
     target: GridCells
-
-    exclude: int
-    """Number of a stored series that is left out, or -1."""
+    exclude: int  # number of a stored series that is left out, or -1
 
 
 class AnalogMethod(ABC):
@@ -110,18 +107,14 @@ class StoredSeries:
         pooled = self.value.shape[0] if "pooled" in self.symmetries else 1
         return self.value.size * pooled * 2 ** len(set(self.symmetries) - {"pooled"})
 
-    def images(self, channel: int) -> Float32[np.ndarray, "point image"]:
-        """All that a channel is compared with; each image has all series in their order."""
-        return self._images[0 if "pooled" in self.symmetries else channel]
-
     @cached_property
     def single(self) -> Float32[np.ndarray, "channel point series"]:
         """The values in single precision."""
         return self.value.astype(np.float32)
 
     @cached_property
-    def _images(self) -> list[Float32[np.ndarray, "point image"]]:
-        """For every channel, or once for all if they are pooled."""
+    def images(self) -> list[Float32[np.ndarray, "point image"]]:
+        """All that a channel is compared with; each image has all series in their order."""
         images = list(self.single)
         if "pooled" in self.symmetries:
             images = [np.concatenate(images, axis=-1)]
@@ -129,7 +122,7 @@ class StoredSeries:
             images = [np.concatenate([each, -each], axis=-1) for each in images]
         if "reversed" in self.symmetries:
             images = [np.concatenate([each, each[::-1]], axis=-1) for each in images]
-        return images
+        return images * (len(self.value) // len(images))  # one for all channels if pooled
 
 
 @dataclass(frozen=True)
@@ -140,20 +133,11 @@ class LocalLinearAnalogs(AnalogMethod):
     the series more closely than the nearest one alone.
     """
 
-    stored: StoredSeries
-    """Each channel is scaled to its range, from -1 to 1."""
-
-    middle: Float[np.ndarray, " channel"]
-    """The middle of each channel's range."""
-
-    reach: Float[np.ndarray, " channel"]
-    """Half the width of each channel's range."""
-
+    stored: StoredSeries  # each channel is scaled to its range, from -1 to 1
+    middle: Float[np.ndarray, " channel"]  # the middle of each channel's range
+    reach: Float[np.ndarray, " channel"]  # half the width of each channel's range
     k: int
-    """Number of neighbours."""
-
-    ridge: float
-    """Penalty of weights that differ from the mean, as a share of the variance."""
+    ridge: float  # penalty of weights that differ from the mean, as a share of the variance
 
     @classmethod
     def of(cls, library: SeriesLibrary, k: int, ridge: float) -> "LocalLinearAnalogs":
@@ -164,7 +148,7 @@ class LocalLinearAnalogs(AnalogMethod):
         return cls(StoredSeries(unit.astype(np.float16)), middle, reach, k, ridge)
 
     def refit(self, library: SeriesLibrary) -> "LocalLinearAnalogs":
-        """The same method with the same hyper-parameters on another library."""
+        """The same method on another library."""
         fitted = LocalLinearAnalogs.of(library, self.k, self.ridge)
         return fitted.with_symmetries(self.stored.symmetries)
 
@@ -173,7 +157,6 @@ class LocalLinearAnalogs(AnalogMethod):
         return replace(self, stored=replace(self.stored, symmetries=symmetries))
 
     def __str__(self) -> str:
-        """A few words for `info`."""
         used = self.stored.symmetries
         symmetries = f" ({', '.join(used)})" if used else ""
         return f"{self.k} nearest of {self.stored.count:,} series{symmetries}"
@@ -194,7 +177,7 @@ class LocalLinearAnalogs(AnalogMethod):
         if not query.value.size:
             every = query.target.sample_one(self.stored.single[channel])
             return every.mean(axis=1), every.std(axis=1)
-        images = self.stored.images(channel)
+        images = self.stored.images[channel]
         candidates = query.known.sample_one(images)
         distance = np.square(candidates - query.value[:, None].astype(np.float32)).sum(axis=0)
         if query.exclude >= 0:
@@ -228,9 +211,7 @@ class KNNAnalogs(AnalogMethod):
     """
 
     stored: StoredSeries
-
     k: int
-    """Number of neighbours."""
 
     @classmethod
     def of(cls, library: SeriesLibrary, k: int) -> "KNNAnalogs":
@@ -242,16 +223,14 @@ class KNNAnalogs(AnalogMethod):
         return KNNAnalogs.of(library, self.k)
 
     def __str__(self) -> str:
-        """A few words for `info`."""
         return f"mean of the {self.k} most similar of {self.stored.count:,} series"
 
     def predict(self, query: Query) -> Moments:
         """Weights neighbours by the inverse of their distance; all equally if nothing is known."""
         stored, is_excluded = self.stored.single, query.exclude >= 0
         squares = np.square(query.known.sample(stored) - query.value[:, None].astype(np.float32))
-        distance = np.sqrt(
-            squares.mean(axis=0) if query.value.size else np.ones(self.stored.count)
-        )
+        square = squares.mean(axis=0) if query.value.size else np.ones(self.stored.count)
+        distance = np.sqrt(square)
         if is_excluded:
             distance[query.exclude] = np.inf
         k = self.k if query.value.size else self.stored.count - is_excluded
@@ -268,12 +247,8 @@ class ConditionalGaussian(AnalogMethod):
     """Conditional mean under one normal distribution of all cells of a series."""
 
     mean: Float[np.ndarray, "channel point"]
-
-    covariance_triangle: Float32[np.ndarray, " pair"]
-    """The upper triangle of the covariance of all cells."""
-
-    ridge: float
-    """Share of the variance that is noise."""
+    covariance_triangle: Float32[np.ndarray, " pair"]  # upper triangle, of all cells
+    ridge: float  # share of the variance that is noise
 
     centred: Float32[np.ndarray, "channel point series"] | None = None
     """The stored series minus the mean, which leaving one out needs; None: none is left out."""
@@ -293,7 +268,6 @@ class ConditionalGaussian(AnalogMethod):
         return ConditionalGaussian.of(library, self.ridge)
 
     def __str__(self) -> str:
-        """A few words for `info`."""
         return f"mean and covariance of {len(self.mean)} channels"
 
     def predict(self, query: Query) -> Moments:
@@ -338,23 +312,17 @@ class AnalogBlend(AnalogMethod):
 
     first: AnalogMethod
     second: AnalogMethod
-
-    weight: float
-    """Weight of the second method, from 0 to 1."""
+    weight: float  # of the second method, from 0 to 1
 
     def refit(self, library: SeriesLibrary) -> "AnalogBlend":
         """The same methods with the same hyper-parameters on another library."""
         return replace(self, first=self.first.refit(library), second=self.second.refit(library))
 
     def __str__(self) -> str:
-        """A few words for `info`."""
         return f"{self.first} and {self.second} ({self.weight:.0%})"
 
     def predict(self, query: Query) -> Moments:
         """The weighted mean of both means and of both standard deviations."""
-        first, second = self.first.predict(query), self.second.predict(query)
-        mean, std = (
-            (1 - self.weight) * one + self.weight * other
-            for one, other in zip(first, second, strict=True)
-        )
+        both = zip(self.first.predict(query), self.second.predict(query), strict=True)
+        mean, std = ((1 - self.weight) * one + self.weight * other for one, other in both)
         return mean, std

@@ -18,7 +18,7 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.network.threads import Threads
 from nrtsi.network.tokens import StepContext, TokenLayout, tokens
 from nrtsi.predictors.analogs import AnalogModel
-from nrtsi.predictors.analogs.library import GridTimes, SeriesLibrary
+from nrtsi.predictors.analogs.library import SeriesLibrary, locate
 from nrtsi.predictors.analogs.methods import (
     AnalogBlend,
     ConditionalGaussian,
@@ -266,13 +266,13 @@ def test_symmetries_add_images_to_the_library(symmetry):
 @given(st.lists(st.floats(0.1, 5), min_size=1, max_size=8), st.lists(st.floats(-3, 30)))
 def test_a_time_is_located_between_its_neighbours_on_the_grid(steps, times):
     point, time = np.concatenate([[0.0], np.cumsum(steps)]), np.array(times)
-    found = GridTimes.of(point, time)
+    at, fraction, inside = locate(point, time)
     clipped = time.clip(point[0], point[-1])
-    left, right = point[found.left], point[found.left + 1]
-    np.testing.assert_allclose(left + found.fraction * (right - left), clipped, atol=1e-9)
+    left, right = point[at], point[at + 1]
+    np.testing.assert_allclose(left + fraction * (right - left), clipped, atol=1e-9)
     off_grid = np.abs(time - clipped) > 1e-4
-    assert not found.inside[off_grid].any()
-    assert found.inside[time == clipped].all()
+    assert not inside[off_grid].any()
+    assert inside[time == clipped].all()
 
 
 def test_times_between_the_points_are_predicted():

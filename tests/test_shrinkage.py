@@ -25,7 +25,7 @@ UNSHRUNK = ShrinkageConfig(prior_cells=1e-9, max_scale_factor=1e9)
 def random_network(windows, seed):
     """A network with random corrections."""
     torch.manual_seed(seed)
-    network = network_of(windows.model, windows.layout)
+    network = network_of(windows.plan.model, windows.plan.layout)
     torch.nn.init.normal_(network.head.mean.weight)
     return network
 
@@ -52,7 +52,7 @@ def test_neither_all_nor_none_of_the_corrections_has_a_lower_error(seed):
     correction, target, _ = errors(network, batch)
     fit_shrinkage(network, batch, 16, UNSHRUNK)
     for level in torch.unique(batch.tokens.distance_bin):
-        for channel in range(windows.layout.dims):
+        for channel in range(windows.plan.layout.dims):
             own = (batch.tokens.distance_bin == level)[..., 0] & batch.counts[..., channel]
             one, other = correction[..., channel][own], target[..., channel][own]
 
@@ -142,10 +142,10 @@ def test_corrections_that_harm_whole_imputations_are_shrunk(times, share):
     truth = SeriesSet.stack(rng.standard_normal((4, 50, 2)))
     gappy = truth.hide(rng.random(truth.value.shape) < 0.5)
     windows = sampler(5, partial=True)
-    network = network_of(windows.model, windows.layout)
+    network = network_of(windows.plan.model, windows.plan.layout)
     torch.nn.init.constant_(network.shrinkage, 0.8)
     correction = times * (truth.value - interpolate(gappy))
-    sizes = windows.model, windows.layout, ScheduleConfig()
+    sizes = windows.plan.model, windows.plan.layout, ScheduleConfig()
     engine = Adding([network, network], *sizes, correction=correction)
     shrink_end_to_end(engine, truth, gappy)
     np.testing.assert_allclose(network.shrinkage.numpy(), 0.8 * share, atol=1e-6)

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nrtsi import NRTSI, InputError, TrainingError
-from nrtsi.config import PRESETS, ScheduleConfig
+from nrtsi.config import PRESETS, ScheduleConfig, TrainConfig
 from nrtsi.core.events import TrainStep
 from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
@@ -25,7 +25,7 @@ from nrtsi.network.optimiser import Muon, orthogonal
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.predictors.base import BasePredictor, Sample
 from nrtsi.predictors.registry import BasePredictors
-from nrtsi.training.plan import Budget
+from nrtsi.training.plan import Budget, TrainingPlan
 from nrtsi.training.sampler import WindowSampler
 from tests.strategies import seeds, some_series
 
@@ -42,13 +42,16 @@ def tiny(**settings):
     return NRTSI(**{"preset": "tiny", "steps": 30, "seed": 3} | settings)
 
 
+def tiny_plan(layout):
+    return TrainingPlan(PRESETS["tiny"].model, layout, ScheduleConfig(), TrainConfig())
+
+
 def sampler(seed, *, partial=True):
     series = some_series(seed, whole=not partial, some_data=True)
     hiding = Masking.choose("points", series, whole_rows=not partial)
     spans, _ = split(series, 0.1, np.random.default_rng(seed))
-    model = PRESETS["tiny"].model
-    layout = TokenLayout(series.dims, partial)
-    return WindowSampler(Sample(series, spans), hiding, ScheduleConfig(), model, layout, (seed,))
+    plan = tiny_plan(TokenLayout(series.dims, partial))
+    return WindowSampler(Sample(series, spans), hiding, plan, (seed,))
 
 
 @given(seeds, st.booleans())
@@ -414,9 +417,7 @@ def test_a_predictor_that_stores_series_is_told_which_to_exclude(separate):
     windows = WindowSampler(
         Sample(series, Segments.whole(series), separate),
         masking,
-        ScheduleConfig(),
-        PRESETS["tiny"].model,
-        TokenLayout(1, False, base_predictors=1),
+        tiny_plan(TokenLayout(1, False, base_predictors=1)),
         (0,),
         predictors=BasePredictors({"recorder": recorder}),
     )

@@ -22,6 +22,11 @@ __all__ = ["Runs", "Transition", "TransitionModel", "TransitionTrainer", "has_ne
 
 log = logging.getLogger(__name__)
 
+Indices = Int[np.ndarray, " _"]
+Rows = Float[np.ndarray, "_ dim"]
+Paths = Float[Tensor, "start row dim"]
+"""Rows from which rollouts start, each with the rows that follow it."""
+
 # Standard deviation below which a channel counts as constant, and the smallest step size.
 CONSTANT, MIN_STEP = 1e-6, 1e-9
 # Squared error, of scaled series, below which differences do not matter.
@@ -37,9 +42,7 @@ BATCH = 2**14
 class Transition(nn.Module):
     """One network that predicts the change to the next row, and one to the previous row.
 
-    Args:
-        dims: Number of channels.
-        config: `TransitionConfig` or its fields: size of the networks and limits of rollouts.
+    `config` is a `TransitionConfig` or its fields.
     """
 
     mean: Tensor  # mean of each channel
@@ -47,10 +50,8 @@ class Transition(nn.Module):
     step_size: Tensor  # root mean square change of each channel in a step
     low: Tensor  # smallest value of each channel in a rollout
     high: Tensor  # largest value of each channel in a rollout
-
     error: Tensor
-    """Mean squared error by direction (forward, backward), number of steps and channel; infinite
-    where unknown."""
+    """Mean squared error by direction, number of steps and channel; infinite if unknown."""
 
     def __init__(self, dims: int, config: Any = None) -> None:
         super().__init__()
@@ -135,17 +136,15 @@ class Runs:
             row = torch.from_numpy(series.value.astype(np.float32))
         return cls(row, end - place, place - begin)
 
-    def length(self, back: bool) -> Int[np.ndarray, " row"]:
+    def length(self, back: bool) -> Indices:
         """Steps that are possible from each row."""
         return self.before if back else self.after
 
-    def starts(self, steps: int, back: bool = False) -> Int[np.ndarray, " start"]:
+    def starts(self, steps: int, back: bool = False) -> Indices:
         """Rows from which this many steps are possible."""
         return np.flatnonzero(self.length(back) >= steps)
 
-    def rows_from(
-        self, start: Int[np.ndarray, " start"], steps: int, back: bool = False
-    ) -> Float[Tensor, "start row dim"]:
+    def rows_from(self, start: Indices, steps: int, back: bool = False) -> Paths:
         """Each start row and the rows that follow it, or precede it."""
         offset = np.arange(steps + 1) * (-1 if back else 1)
         return self.row[torch.from_numpy((start[:, None] + offset).clip(0, len(self.row) - 1))]
@@ -184,12 +183,9 @@ class TransitionTrainer:
         return cls(transition, runs, held_out, config, seed)
 
     def __post_init__(self) -> None:
-        self._optimiser = Optimiser(
-            self.transition,
-            self.config.optimizer,
-            self.config.learning_rate,
-            warm_up=self.config.dynamics.warm_up,
-        )
+        kind, rate = self.config.optimizer, self.config.learning_rate
+        warm_up = self.config.dynamics.warm_up
+        self._optimiser = Optimiser(self.transition, kind, rate, warm_up=warm_up)
         self._steps, self._starts = 1, self.training.starts(1)
 
     def advance(self, fraction: float) -> float:
@@ -214,11 +210,8 @@ class TransitionTrainer:
             if starts.size >= config.min_starts:
                 self._steps, self._starts = steps, starts
 
-    def _error(self, rows: Float[Tensor, "start row dim"], back: bool) -> Float[Tensor, ""]:
-        """Mean distance of rollouts from the true rows.
-
-        It is not a mean of squares: a few jumps would outweigh all other steps.
-        """
+    def _error(self, rows: Paths, back: bool) -> Float[Tensor, ""]:
+        """Mean distance of rollouts from the true rows; of squares, jumps would dominate it."""
         first, *truth = rows.unbind(dim=1)
         predicted = [first]
         for _ in truth:
@@ -237,9 +230,7 @@ class TransitionTrainer:
         persistence = float(_distance(rows[:, :1], rows[:, 1:]))
         return error < config.persistence_ratio * persistence
 
-    def _validation_starts(
-        self, rng: np.random.Generator, back: bool
-    ) -> Int[np.ndarray, " start"]:
+    def _validation_starts(self, rng: np.random.Generator, back: bool) -> Indices:
         """Rows to start validation rollouts from: half at random, half with the longest runs."""
         half = self.config.dynamics.validation_rollouts // 2
         starts = rng.permutation(self.validation.starts(1, back))
@@ -297,9 +288,8 @@ class TransitionModel(ModulePredictor):
         config = context.config.dynamics
         if not context.has_budget(config.min_seconds):
             return None
-        trainer = TransitionTrainer.of(
-            context.training, context.validation, context.config, context.seed
-        )
+        training, validation = context.training, context.validation
+        trainer = TransitionTrainer.of(training, validation, context.config, context.seed)
         if trainer is None or not context.agree(context.gate.is_open):
             return None
         budget = context.budget(config.share)
@@ -334,9 +324,7 @@ class TransitionModel(ModulePredictor):
             disagreement=np.where(twice[:, None], forward - backward, 0.0),
         )
 
-    def _rollout(
-        self, series: SeriesSet, back: bool
-    ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
+    def _rollout(self, series: SeriesSet, back: bool) -> tuple[Rows, Rows]:
         """Predictions of the incomplete rows from one side, and their expected squared errors."""
         value, error = np.zeros(series.value.shape), np.full(series.value.shape, np.inf)
         error_by_step = self.module.error[int(back)].double().cpu().numpy()
@@ -350,9 +338,7 @@ class TransitionModel(ModulePredictor):
             error[target[own]] = error_by_step[steps[own] - 1]
         return value, error
 
-    def _reached(
-        self, series: SeriesSet, back: bool
-    ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, " row"]]:
+    def _reached(self, series: SeriesSet, back: bool) -> tuple[Indices, Indices, Indices]:
         """Incomplete rows, the complete row that each is predicted from, and the steps between."""
         target = np.flatnonzero(~complete_rows(series))
         sources = Known.of(self.module.in_range(series)[:, None], series.start)
@@ -366,13 +352,7 @@ class TransitionModel(ModulePredictor):
         return target[reached], source[reached], steps[reached]
 
     @torch.inference_mode()
-    def _rows_after(
-        self,
-        start: Float[np.ndarray, "rollout dim"],
-        rollout: Int[np.ndarray, " target"],
-        steps: Int[np.ndarray, " target"],
-        back: bool,
-    ) -> Float[np.ndarray, "target dim"]:
+    def _rows_after(self, start: Rows, rollout: Indices, steps: Indices, back: bool) -> Rows:
         """The row of each `rollout` after some steps."""
         result = np.zeros((rollout.size, start.shape[1]))
         length = np.zeros(start.shape[0], dtype=np.int64)

@@ -24,6 +24,8 @@ __all__ = ["CellIndex", "Covariance", "CovarianceTable", "GPTrainer", "MultiOutp
 
 log = logging.getLogger(__name__)
 
+Square = Float[Tensor, "cell cell"]
+
 # Initial standard deviations: of the loadings, and as logarithms of the channel-specific parts and
 # of the noise.
 INITIAL_LOADING, INITIAL_LOG_SPECIFIC, INITIAL_LOG_NOISE = 0.1, -2.0, -3.0
@@ -50,13 +52,9 @@ class Covariance(nn.Module):
     κₖ(r) = (1 + s + s² / 3) exp(-s), s = √5 r / ℓₖ. Observations have independent noise of
     variance σᵢ². The kernels of k are of latent sources that the channels share, with loadings Aₖ,
     and of one source per channel, with standard deviations aₖ. Those of h are harmonics of the
-    calendar's cycles; Bₕ and Cₕ are the in-phase and the quadrature loadings, so that a cycle may
-    peak later in one channel than in another.
-
-    Args:
-        dims: Number of channels.
-        periods: Cycles of the calendar, in units.
-        config: `CovarianceConfig` or its fields: kernels, and settings of the prediction.
+    calendar's cycles, `periods`; Bₕ and Cₕ are the in-phase and the quadrature loadings, so that a
+    cycle may peak later in one channel than in another. `config` is a `CovarianceConfig` or its
+    fields.
     """
 
     angular_frequency: Tensor  # ωₕ
@@ -77,17 +75,18 @@ class Covariance(nn.Module):
         def loadings(terms: int) -> nn.Parameter:
             return parameter(INITIAL_LOADING * torch.randn(terms, dims, sources))
 
+        def specific(terms: int) -> nn.Parameter:
+            return parameter(torch.full((terms, dims), INITIAL_LOG_SPECIFIC))
+
+        # log ℓₖ: of the exponential kernels, then of the Matérn kernels.
         self.log_lengthscales = parameter(lengthscales.log())
-        """log ℓₖ: of the exponential kernels, then of the Matérn kernels."""
         self.loadings = loadings(kernels)  # Aₖ
-        self.log_specific_std = parameter(torch.full((kernels, dims), INITIAL_LOG_SPECIFIC))
-        """log aₖ."""
-        self.log_decay_times = parameter(torch.full((harmonics,), config.decay_time).log())
-        """log dₕ."""
+        self.log_specific_std = specific(kernels)  # log aₖ
+        decay_times = torch.full((harmonics,), config.decay_time)
+        self.log_decay_times = parameter(decay_times.log())  # log dₕ
         self.harmonic_loadings = loadings(harmonics)  # Bₕ
         self.phase_loadings = loadings(harmonics)  # Cₕ
-        self.log_harmonic_std = parameter(torch.full((harmonics, dims), INITIAL_LOG_SPECIFIC))
-        """log bₕ."""
+        self.log_harmonic_std = specific(harmonics)  # log bₕ
         self.log_noise_std = parameter(torch.full((dims,), INITIAL_LOG_NOISE))  # log σ
 
     @property
@@ -117,9 +116,11 @@ class Covariance(nn.Module):
             decay * angle.sin(),
         )
         in_phase, quadrature = self.harmonic_loadings, self.phase_loadings
+        logs = self.log_specific_std, self.log_harmonic_std
+        specific, harmonic = (torch.diag_embed((2 * log_std).exp()) for log_std in logs)
         matrices = (
-            self.loadings @ self.loadings.mT + _diagonal(self.log_specific_std),
-            in_phase @ in_phase.mT + quadrature @ quadrature.mT + _diagonal(self.log_harmonic_std),
+            self.loadings @ self.loadings.mT + specific,
+            in_phase @ in_phase.mT + quadrature @ quadrature.mT + harmonic,
             in_phase @ quadrature.mT - quadrature @ in_phase.mT,
         )
         return torch.cat(kernels), torch.cat(matrices)
@@ -144,13 +145,19 @@ class Covariance(nn.Module):
             total = total + kernel.view(time.size, other_time.size)[rows] * matrix[channels]
         return total
 
-    def cholesky(
-        self, covariance: Float[Tensor, "cell cell"], cells: CellIndex
-    ) -> Float[Tensor, "cell cell"]:
-        """Cholesky factor of the covariance of observed cells, with their noise."""
-        channel = torch.from_numpy(cells.channel)
-        noise = torch.diag((2 * self.log_noise_std).exp()[channel] + self.config.jitter)
-        return jittered_cholesky(covariance + noise, self.config.jitter)
+    def cholesky(self, covariance: Square, cells: CellIndex) -> Square:
+        """Lower Cholesky factor of the covariance of observed cells, with their noise.
+
+        Jitter is added, and raised, while rounding makes it fail.
+        """
+        channel, jitter = torch.from_numpy(cells.channel), self.config.jitter
+        matrix = covariance + torch.diag((2 * self.log_noise_std).exp()[channel] + jitter)
+        lower, failed = torch.linalg.cholesky_ex(matrix)
+        more = jitter * matrix.diagonal().mean()
+        while failed and more.isfinite():
+            lower, failed = torch.linalg.cholesky_ex(matrix + more * torch.eye(len(matrix)))
+            more = 10 * more
+        return lower
 
     @property
     def variance(self) -> Float[Tensor, " dim"]:
@@ -181,23 +188,6 @@ def is_on_grid(series: SeriesSet) -> bool:
     return bool(np.abs(series.time - np.rint(series.time)).max(initial=0.0) < GRID_TOLERANCE)
 
 
-def jittered_cholesky(
-    matrix: Float[Tensor, "cell cell"], jitter: float
-) -> Float[Tensor, "cell cell"]:
-    """Lower Cholesky factor; jitter is added, and raised, while rounding makes it fail."""
-    lower, failed = torch.linalg.cholesky_ex(matrix)
-    noise = jitter * matrix.diagonal().mean()
-    while failed and noise.isfinite():
-        lower, failed = torch.linalg.cholesky_ex(matrix + noise * torch.eye(len(matrix)))
-        noise = 10 * noise
-    return lower
-
-
-def _diagonal(log_std: Float[Tensor, "term dim"]) -> Float[Tensor, "term dim dim"]:
-    """Diagonal matrices of variances."""
-    return torch.diag_embed((2 * log_std).exp())
-
-
 @dataclass
 class GPTrainer:
     """A covariance function in training; its steps depend only on the seed and their number."""
@@ -224,9 +214,8 @@ class GPTrainer:
 
     def __post_init__(self) -> None:
         self._on_grid = is_on_grid(self.sample.series)
-        self._optimiser = Optimiser(
-            self.covariance, "adam", self.config.learning_rate, betas=(0.9, 0.999)
-        )
+        rate = self.config.learning_rate
+        self._optimiser = Optimiser(self.covariance, "adam", rate, betas=(0.9, 0.999))
 
     @property
     def done(self) -> bool:
@@ -234,10 +223,7 @@ class GPTrainer:
         return self.step >= self.config.max_steps
 
     def advance(self, fraction: float) -> float:
-        """Makes one step; returns the negative log-likelihood per cell, up to a constant.
-
-        A loss that is not finite changes nothing.
-        """
+        """Makes one step, unless the loss is not finite: minus the log-likelihood per cell."""
         cells, value = self.draw(np.random.default_rng([self.seed, 10, self.step]))
         decay = decay_of(max(fraction, self.step / self.config.max_steps))
         self.step += 1
@@ -395,16 +381,11 @@ def _blocks(series: SeriesSet, size: int, max_duration: float) -> list[slice]:
     end = np.append(begin[1:], series.rows)
     incomplete = ~np.logical_and.reduce(series.observed, axis=1)
     chosen = np.logical_or.reduceat(incomplete, begin) if begin.size else begin.astype(bool)
-    bounds = zip(begin[chosen].tolist(), end[chosen].tolist(), strict=True)
-    return [slice(*each) for each in bounds]
+    return list(map(slice, begin[chosen].tolist(), end[chosen].tolist()))
 
 
 def _observed_near(
-    cells: Int[np.ndarray, " _"],
-    series: SeriesSet,
-    block: slice,
-    neighbours: int,
-    max_distance: float,
+    cells: np.ndarray, series: SeriesSet, block: slice, neighbours: int, max_distance: float
 ) -> Int[np.ndarray, " near"]:
     """Observed rows of a channel in a block, and the nearest ones before and after it."""
     owner = int(np.searchsorted(series.start, block.start, side="right")) - 1

@@ -38,16 +38,6 @@ class BasePredictors(dict[str, BasePredictor]):
         """Those that are trained by gradient descent on the training part."""
         return BasePredictors({n: each for n, each in self.items() if each.from_gradients})
 
-    @property
-    def slow(self) -> bool:
-        """True if predicting takes longer than sampling windows."""
-        return any(predictor.slow for predictor in self.values())
-
-    @property
-    def network(self) -> str | None:
-        """The network that suits data these predictors apply to; None: no preference."""
-        return next((each.network for each in self.values() if each.network), None)
-
     def describe(self) -> dict[str, str]:
         """A few words on every base predictor, for `info`."""
         return {name: str(self.get(name, "not used")) for name in PREDICTORS}

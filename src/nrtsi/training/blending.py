@@ -38,7 +38,7 @@ def fit_blend(
     batch = validation if sampler.predictors.from_gradients else sampler.draw(0, config.windows)
     if batch is None:
         return None
-    tokens, counts, layout = batch.tokens, batch.counts, sampler.layout
+    tokens, counts, layout = batch.tokens, batch.counts, sampler.plan.layout
     if network.scales_features:
         mean = tokens.feature[tokens.valid].square().mean(dim=0).sqrt()
         network.feature_scale.copy_(torch.where(mean > MIN_SIZE, mean, 1.0))
@@ -178,8 +178,8 @@ def best_share(
 
 def _sums(network: Network, validation: Batch, size: int) -> Float[Tensor, "term bin dim"]:
     """Sums over the cells of each distance and channel; the last three in standard deviations."""
-    sums = torch.zeros(6, *network.shrinkage.shape, dtype=torch.float64)
-    sums = sums.to(network.shrinkage.device)
+    shape = 6, *network.shrinkage.shape
+    sums = torch.zeros(shape, dtype=torch.float64, device=network.device)
     network.eval()
     for first in range(0, validation.size, size):
         some = np.arange(first, min(first + size, validation.size))
@@ -189,9 +189,9 @@ def _sums(network: Network, validation: Batch, size: int) -> Float[Tensor, "term
             mean, variance = prediction.mean, prediction.std.square().clamp(min=1e-30)
         blend = network.blend(batch.tokens)
         correction, target = mean - blend, batch.truth - blend
-        products = (target.square(), correction * target, correction.square())
-        cells = torch.ones_like(correction)
-        terms = (cells, *products[1:], *(each / variance for each in products))
+        cross, square = correction * target, correction.square()
+        scaled = (each / variance for each in (target.square(), cross, square))
+        terms = (torch.ones_like(cross), cross, square, *scaled)
         index = batch.tokens.distance_bin.expand_as(correction).flatten(0, 1)
         for own, term in zip(sums, terms, strict=True):
             counted = torch.where(batch.counts, term, 0.0).double()

@@ -50,17 +50,11 @@ def train(
 
     Several processes, started by torchrun or in a process group, train together: a step takes
     `batch` windows of each, and the result is that of one process with all these windows. The
-    first of them writes the checkpoint and calls the listener.
+    first of them writes the checkpoint to `path` and calls the listener at every step.
 
-    Args:
-        settings: What to train.
-        series: The training series.
-        validation: Separate validation series.
-        path: File of the checkpoint.
-        identity: Digest of the data and the settings.
-        resume: Continue from the checkpoint. A training of a number of steps ends with the same
-            weights as one that never stopped.
-        listener: Is called at every step.
+    With `resume`, training continues from the checkpoint if its `identity`, a digest of the data
+    and the settings, is the same. A training of a number of steps then ends with the same weights
+    as one that never stopped.
 
     Raises:
         InputError: There is too little data to hide any of it, or the checkpoint belongs to
@@ -70,9 +64,8 @@ def train(
     processes.check_equal("data and settings", identity)
     if path is not None and not resume and processes.is_first:
         path.unlink(missing_ok=True)  # a later resume must not continue an older run
-    run = TrainingRun(
-        replace(settings, device=device), series, validation, path, identity, listener, processes
-    )
+    settings = replace(settings, device=device)
+    run = TrainingRun(settings, series, validation, path, identity, listener, processes)
     with processes.stopping_together():
         return _train(run, run.load() if resume else None)
 
@@ -82,7 +75,6 @@ class _Stage:
     """A network to train."""
 
     level: int | None  # the level it serves; None: all
-
     validation: Batch
     index: int
     count: int
@@ -115,36 +107,30 @@ def _train(run: TrainingRun, saved: Saved | None) -> Trained:
             fit_shrinkage(network, stage.validation, config.batch, config.shrinkage)
     networks = _by_level(run, stages)
     if residual and run.steps_before:
-        _shrink_end_to_end(run, networks)
-    return Trained(
-        networks,
-        run.plan,
-        run.predictors,
-        run.history,
-        run.steps_before,
-        run.seconds,
-        interrupted,
-        failure,
-    )
+        plan, gate = run.plan, run.gate()
+        engine = Engine(networks, plan.model, plan.layout, plan.schedule, run.predictors)
+        shrink_end_to_end(engine, gate.truth, gate.masked)
+    progress = run.history, run.steps_before, run.seconds
+    return Trained(networks, run.plan, run.predictors, *progress, interrupted, failure)
 
 
 def _fit_base_predictors(run: TrainingRun, saved: Saved | None) -> None:
     """Keeps the base predictors that lower the held-out error, or those of a checkpoint."""
-    kept, names = BasePredictors(), run.settings.predictors
-    gate = run.gate() if names else None
-    for name in names:
-        assert gate is not None
+    if saved is not None:
+        run.seconds_before, run.base_share = saved[1]["seconds"], saved[1]["base_share"]
+    if not run.settings.predictors:
+        return
+    gate, kept = run.gate(), BasePredictors()
+    for name in run.settings.predictors:
         began = now()
         predictor = _fit(run, name, gate) if saved is None else _restored(run, name, gate, saved)
         if predictor is None:
             continue
         log.info("%s: kept after %.1f s", name, now() - began)
         kept[name], gate = predictor, gate.add(predictor)
-    if saved is not None:
-        run.seconds_before, run.base_share = saved[1]["seconds"], saved[1]["base_share"]
-    elif names and run.settings.budget.seconds is not None:
+    if saved is None and run.settings.budget.seconds is not None:
         run.base_share = min(MAX_BASE_SHARE, run.used(0))
-    run.keep(kept)
+    run.predictors, run.plan = kept, run.settings.plan(kept)
 
 
 def _fit(run: TrainingRun, name: str, gate: HeldOutGate) -> BasePredictor | None:
@@ -225,16 +211,13 @@ def _after_step(
     run: TrainingRun, trainer: Trainer, stage: _Stage, loss: float, used: float
 ) -> None:
     """Validates and saves now and then, and calls the listener."""
-    valid, steps = None, run.steps_before + trainer.step
+    valid, steps, level = None, run.steps_before + trainer.step, trainer.level
     if trainer.step % run.plan.train.validate_every == 0 or used >= 1.0:
         valid = trainer.validate()
-        run.history.append(
-            {"level": trainer.level, "step": steps, "loss": loss, "valid_loss": valid}
-        )
+        run.history.append({"level": level, "step": steps, "loss": loss, "valid_loss": valid})
         run.save(trainer, stage.index)
-    begins = run.base_share + (1 - run.base_share) * stage.index / stage.count
-    fraction = begins + used * (1 - run.base_share) / stage.count
-    run.report(TrainStep(trainer.level, steps, loss, valid, min(1.0, fraction)))
+    fraction = run.base_share + (1 - run.base_share) * (stage.index + used) / stage.count
+    run.report(TrainStep(level, steps, loss, valid, min(1.0, fraction)))
 
 
 def _by_level(run: TrainingRun, stages: list[_Stage]) -> list[Network]:
@@ -248,16 +231,15 @@ def _by_level(run: TrainingRun, stages: list[_Stage]) -> list[Network]:
     return networks
 
 
-def _shrink_end_to_end(run: TrainingRun, networks: list[Network]) -> None:
-    plan, gate = run.plan, run.gate()
-    engine = Engine(networks, plan.model, plan.layout, plan.schedule, run.predictors)
-    shrink_end_to_end(engine, gate.truth, gate.masked)
-
-
 def _restore(run: TrainingRun, stages: list[_Stage], saved: Saved) -> int:
     """Restores the finished networks; returns the index of the next stage."""
     tensors, settings = saved
-    run.check_batch(settings)
+    if settings["batch"] != run.batch:
+        raise InputError(
+            f"{run.path} belongs to a run of {settings['batch']} windows a step, which is "
+            f"processes times batch, this one has {run.batch}; use as many processes to "
+            f"resume, or remove it to start over"
+        )
     for stage in stages[: settings["stage"]]:
         network = _trainer(run, stage).network
         network.load_state_dict(with_prefix(tensors, f"done.{stage.index}."))

@@ -84,17 +84,12 @@ class TrainingSettings:
     setting: str
     preset: str
     partial: bool  # True if rows may be partly observed
-
     dims: int
     model: Mapping[str, Any]  # fields of `ModelConfig` that override the preset
-
-    schedule: Mapping[str, Any]
-    """Fields of `ScheduleConfig`; `together` is missing unless the caller gives it."""
-
+    schedule: Mapping[str, Any]  # the same of `ScheduleConfig`; without `together` unless given
     train: Mapping[str, Any]  # fields of `TrainConfig` that override the preset
     predictors: tuple[str, ...]  # names of the base predictors to fit
     periods: tuple[float, ...]  # cycles of the calendar, in units of time
-
     masking: Masking
     budget: Budget
     seed: int
@@ -102,11 +97,7 @@ class TrainingSettings:
     segment_rows: int  # largest number of rows that are masked and planned together
 
     def plan(self, predictors: BasePredictors | None = None) -> TrainingPlan:
-        """Chooses the network for the data and the base predictors, and what depends on it.
-
-        Raises:
-            InputError: A field is unknown or out of range.
-        """
+        """Chooses the network for the data and the base predictors, and what depends on it."""
         predictors = predictors or BasePredictors()
         preset = PRESETS[self.preset]
         model = self._model(preset, predictors)
@@ -122,17 +113,12 @@ class TrainingSettings:
             batch = max(preset.train.min_windows, preset.train.tokens_per_step // tokens)
             train["batch"] = min(preset.train.batch, batch)
             train["validate_every"] = 2 * preset.train.validate_every
-        chosen = override(TrainConfig, train, self.train)
+        chosen = _override(TrainConfig, train, self.train)
         if model.network == "pointwise" and not NETWORK_FIELDS & set(self.model):
             chosen = chosen.model_copy(update={"batch": 2 * chosen.batch})
         order = validated(ScheduleConfig, schedule)
-        layout = TokenLayout(
-            self.dims,
-            self.partial or cells,
-            self.periods,
-            order.max_level + 1,
-            base_predictors=len(predictors),
-        )
+        partial, levels, count = self.partial or cells, order.max_level + 1, len(predictors)
+        layout = TokenLayout(self.dims, partial, self.periods, levels, base_predictors=count)
         return TrainingPlan(model, layout, order, chosen)
 
     def _model(self, preset: Preset, predictors: BasePredictors) -> ModelConfig:
@@ -142,14 +128,15 @@ class TrainingSettings:
         network = "rows"
         if self.partial and self.dims > 1 and whole and preset.cells:
             network = "cells"
-        elif free and predictors.network is not None:
-            network = predictors.network
+        elif free:
+            preferred = (each.network for each in predictors.values() if each.network)
+            network = next(preferred, network)
         network = self.model.get("network", network)
         usual = preset.cells if network == "cells" and preset.cells else preset.model
         fields = usual.model_dump() | {"network": network}
         # The paper uses one network for all levels if rows are partly observed.
         fields["per_level"] &= not self.partial and network != "pointwise"
-        model: ModelConfig = override(ModelConfig, fields, self.model)
+        model: ModelConfig = _override(ModelConfig, fields, self.model)
         if model.cell_tokens and self.dims == 1:
             raise InputError(
                 "network must be 'rows' for data of one column, got 'cells'; leave it out"
@@ -162,29 +149,26 @@ class Trained:
     """The result of training."""
 
     networks: list[Network]  # one per level, finest first, or a single one
-
     plan: TrainingPlan
     predictors: BasePredictors
     history: list[Record]
     steps: int
     seconds: float  # training time over all resumed runs
-
     interrupted: bool = False
-
-    failure: TrainingError | None = None
-    """Why training stopped early; the networks have the best weights until then."""
+    failure: TrainingError | None = None  # why training stopped early
 
 
-def override(kind: type[Any], fields: Mapping[str, Any], changes: Any) -> Any:
-    """A config of these fields with some changes.
+def _override(kind: type[Any], fields: Mapping[str, Any], changes: Any) -> Any:
+    """A config of these fields with some changes."""
+    return validated(kind, {**fields, **_fields(kind, changes)})
 
-    Raises:
-        InputError: The changes are not a mapping of fields, or a value is out of range.
-    """
-    if not isinstance(changes or {}, Mapping):
+
+def _fields(kind: type[Any], given: Any) -> dict[str, Any]:
+    """The fields of a config that a caller gives, as a dict."""
+    if not isinstance(given or {}, Mapping):
         name = kind.__name__.removesuffix("Config").lower()
-        raise InputError(f"{name} must be fields of {kind.__name__} as a dict, got {changes!r}")
-    return validated(kind, {**fields, **dict(changes or {})})
+        raise InputError(f"{name} must be fields of {kind.__name__} as a dict, got {given!r}")
+    return dict(given or {})
 
 
 def resolve(params: Mapping[str, Any], series: SeriesSet, clock: Clock) -> TrainingSettings:
@@ -197,24 +181,22 @@ def resolve(params: Mapping[str, Any], series: SeriesSet, clock: Clock) -> Train
     setting = choose_setting(params["setting"], series)
     partial = is_partial(setting, series)
     preset = preset_for(params["preset"], budget.seconds, partial=partial)
-    gap = longest_gap(series)
-    regular = _is_on_grid(series)
+    gap, regular = longest_gap(series), _is_on_grid(series)
     max_level = _max_level(params["max_level"], gap)
     usual = schedule_for(setting, regular=regular, max_level=max_level)
-    fields = usual.model_dump(exclude={"together"})
-    if setting != "stochastic" and (preset == "paper" or "order" in (params["schedule"] or {})):
+    fields, given = usual.model_dump(exclude={"together"}), params["schedule"]
+    if setting != "stochastic" and (preset == "paper" or "order" in (given or {})):
         fields["one_by_one_above"] = None  # the order is that of the paper, or the caller's
-    override(ScheduleConfig, fields, params["schedule"])
-    fields |= dict(params["schedule"] or {})
+    fields |= _fields(ScheduleConfig, given)
     schedule = validated(ScheduleConfig, fields)
-    train = override(TrainConfig, PRESETS[preset].train.model_dump(), params["train"])
+    train = _override(TrainConfig, PRESETS[preset].train.model_dump(), params["train"])
     masking = Masking.choose(params["mask"], series, whole_rows=not partial, rates=train.hidden)
     settings = TrainingSettings(
         setting=setting,
         preset=preset,
         partial=partial,
         dims=series.dims,
-        model=_mapping(params["model"], "model", "ModelConfig"),
+        model=_fields(ModelConfig, params["model"]),
         schedule=fields,
         train=params["train"] or {},
         predictors=_predictors(params["predictors"], PRESETS[preset].predictors),
@@ -283,12 +265,6 @@ def _predictors(names: Any, default: Sequence[str]) -> tuple[str, ...]:
         if name not in PREDICTORS:
             raise InputError(f"predictors must be out of {known}, got {name!r}; correct the name")
     return tuple(name for name in PREDICTORS if name in names)
-
-
-def _mapping(value: Any, name: str, kind: str) -> Mapping[str, Any]:
-    if not isinstance(value or {}, Mapping):
-        raise InputError(f"{name} must be fields of {kind} as a dict, got {value!r}")
-    return value or {}
 
 
 def _max_level(max_level: object, gap: float) -> Any:

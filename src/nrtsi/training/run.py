@@ -63,11 +63,7 @@ class TrainingRun:
         return self.seconds_before + now() - self.began
 
     def used(self, steps: int) -> float:
-        """The fraction of the budget that is used after `steps`, the same for all processes.
-
-        Raises:
-            KeyboardInterrupt: One of several processes was interrupted.
-        """
+        """The fraction of the budget that is used after `steps`, the same for all processes."""
         return self.settings.budget.fraction(steps, self.processes.clock(self.seconds))
 
     def base_budget(self, share: float) -> Fraction:
@@ -83,8 +79,7 @@ class TrainingRun:
     def stage_budget(self, stage: int, stages: int) -> Fraction:
         """The part of the budget that a stage of the networks has."""
         left = 1 - self.base_share
-        begins = self.base_share + left * stage / stages
-        ends = self.base_share + left * (stage + 1) / stages
+        begins, ends = (self.base_share + left * n / stages for n in (stage, stage + 1))
 
         def fraction(steps: int) -> float:
             used = self.used(self.steps_before + steps)
@@ -156,18 +151,9 @@ class TrainingRun:
 
     def sampler(self, *, validation: bool) -> WindowSampler:
         """Windows of the validation part or the training part."""
-        settings, plan = self.settings, self.plan
-        return WindowSampler(
-            self.sample(validation=validation),
-            settings.masking,
-            plan.schedule,
-            plan.model,
-            plan.layout,
-            (settings.seed, 2 if validation else 3),
-            settings.segment_rows,
-            predictors=self.predictors,
-            config=plan.train.sampler,
-        )
+        sample, settings = self.sample(validation=validation), self.settings
+        seed, rows = (settings.seed, 2 if validation else 3), settings.segment_rows
+        return WindowSampler(sample, settings.masking, self.plan, seed, rows, self.predictors)
 
     # Checkpoint ---------------------------------------------------------------------------------
 
@@ -195,11 +181,7 @@ class TrainingRun:
         checkpoint.save(self.path, "training", tensors, settings)
 
     def load(self) -> Saved | None:
-        """Reads the checkpoint if there is one.
-
-        Raises:
-            InputError: It belongs to another run.
-        """
+        """Reads the checkpoint if there is one; an `InputError` if it belongs to another run."""
         found = None
         if self.path is not None and self.path.exists():
             found = checkpoint.load(self.path, "training")
@@ -210,24 +192,6 @@ class TrainingRun:
                 )
         self.processes.check_equal("checkpoint", json.dumps(found and found[1]))
         return found
-
-    def check_batch(self, settings: dict[str, Any]) -> None:
-        """Checks that a checkpoint has the batch size of this run.
-
-        Raises:
-            InputError: A step has another number of windows.
-        """
-        if settings["batch"] != self.batch:
-            raise InputError(
-                f"{self.path} belongs to a run of {settings['batch']} windows a step, which is "
-                f"processes times batch, this one has {self.batch}; use as many processes to "
-                f"resume, or remove it to start over"
-            )
-
-    def keep(self, predictors: BasePredictors) -> None:
-        """Sets the base predictors, and the plan that they lead to."""
-        self.predictors = predictors
-        self.plan = self.settings.plan(predictors)
 
 
 def _observed_rows(series: SeriesSet) -> SeriesSet:

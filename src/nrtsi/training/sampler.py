@@ -9,17 +9,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nrtsi.config import ModelConfig, SamplerConfig, ScheduleConfig
 from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.segments import SEGMENT_ROWS
 from nrtsi.core.series import SeriesSet
 from nrtsi.network.registry import NETWORKS
-from nrtsi.network.tokens import StepContext, TokenLayout, Tokens, tokens
+from nrtsi.network.tokens import StepContext, Tokens, tokens
 from nrtsi.predictors.base import Sample
 from nrtsi.predictors.registry import BasePredictors
-from nrtsi.schedule.plan import Step, plan
+from nrtsi.schedule.plan import Step
+from nrtsi.schedule.plan import plan as plan_steps
 from nrtsi.schedule.windows import Windows
+from nrtsi.training.plan import TrainingPlan
 
 __all__ = ["Batch", "WindowSampler"]
 
@@ -41,21 +42,13 @@ class Batch:
     def pick(self, index: Int[np.ndarray, " picked"]) -> "Batch":
         """Some of the windows, with as little padding as they need."""
         at = torch.from_numpy(index)
-        picked = Batch(self.tokens.map(lambda t: t[at]), self.truth[at], self.counts[at])
-        return picked._trim()
-
-    def _trim(self) -> "Batch":
-        t = self.tokens
-        valid = t.valid.any(dim=0)
+        picked = self.tokens.map(lambda tensor: tensor[at])
         # Padding follows the known rows, and the targets.
-        known, targets = int(valid[: t.n_known].sum()), int(valid[t.n_known :].sum())
-        kept = torch.cat([torch.arange(known), t.n_known + torch.arange(targets)])
-
-        def first(tensor: Tensor) -> Tensor:
-            return tensor[:, :targets]
-
-        trimmed = t.resized(known, lambda tensor: tensor[:, kept], first)
-        return Batch(trimmed, first(self.truth), first(self.counts))
+        parts = picked.valid.any(dim=0).tensor_split([picked.n_known])
+        known, targets = (int(part.sum()) for part in parts)
+        kept = torch.cat([torch.arange(known), picked.n_known + torch.arange(targets)])
+        tokens = picked.resized(known, lambda t: t[:, kept], lambda t: t[:, :targets])
+        return Batch(tokens, self.truth[at][:, :targets], self.counts[at][:, :targets])
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on `device`."""
@@ -69,21 +62,18 @@ class WindowSampler:
 
     sample: Sample
     masking: Masking
-    schedule: ScheduleConfig
-    model: ModelConfig
-    layout: TokenLayout
+    plan: TrainingPlan
     seed: tuple[int, ...]
     segment_rows: int = SEGMENT_ROWS
-    level_weights: Float[np.ndarray, " level"] | None = None  # all equal by default
     predictors: BasePredictors = field(default_factory=BasePredictors)
-    config: SamplerConfig = field(default_factory=SamplerConfig)
+    level_weights: Float[np.ndarray, " level"] | None = None  # all equal by default
     _last: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The masked segments of the last call, and their key."""
 
     def draw(self, number: int, count: int, level: int | None = None) -> Batch | None:
         """About `count` windows of one level, or of all levels; None if there is none."""
         mask_number = number // self._uses
-        for attempt in range(self.config.attempts):
+        for attempt in range(self.plan.train.sampler.attempts):
             seed = [*self.seed, mask_number, attempt]
             if steps := self._masked_steps(seed, count, level):
                 parts = _share_out(steps, count, np.random.default_rng([*seed, number]))
@@ -99,8 +89,8 @@ class WindowSampler:
         Slow base predictors make masked segments expensive. The network `cells` predicts all
         hidden cells of the rows of a window, so that there are no other windows.
         """
-        reuse = self.predictors.slow and not self.model.cell_tokens
-        return self.config.uses if reuse else 1
+        slow = any(predictor.slow for predictor in self.predictors.values())
+        return self.plan.train.sampler.uses if slow and not self.plan.model.cell_tokens else 1
 
     def _masked_steps(self, seed: list[int], count: int, level: int | None) -> list["_MaskedStep"]:
         """The steps of the plan for some segments with hidden cells."""
@@ -113,8 +103,8 @@ class WindowSampler:
             hidden = self.masking.draw(truth, rng)
             numbers = self.sample.numbers(chosen)
             predictions = self.predictors.predict(truth.hide(hidden), numbers)
-            steps = list(self._steps(truth, hidden, predictions, level))
-            self._last.update(key=key, steps=steps)
+            masked = _Masked(truth, hidden, predictions, np.zeros(truth.rows, dtype=np.int64))
+            self._last.update(key=key, steps=list(self._steps(masked, level)))
         found: list[_MaskedStep] = self._last["steps"]
         return found
 
@@ -125,30 +115,34 @@ class WindowSampler:
         size = SEGMENT_ROWS * (ratio - 1) / np.log(ratio) if ratio > 1 else SEGMENT_ROWS
         segments, dims = self.sample.segments, self.sample.series.dims
         rows = np.minimum(segments.end - segments.begin, size).mean()
-        most = max(4.0, self.config.max_cells / (rows * dims))
+        most = max(4.0, self.plan.train.sampler.max_cells / (rows * dims))
         # A window of `cells` predicts every row it holds.
-        own = self.model.window if self.model.cell_tokens else None
+        own = self.plan.model.window if self.plan.model.cell_tokens else None
         return int(np.clip((own or 16) * count / rows / min(2, self._uses), 4, most))
 
-    def _steps(
-        self,
-        truth: SeriesSet,
-        hidden: Bool[np.ndarray, "row dim"],
-        predictions: tuple[BasePrediction, ...],
-        level: int | None,
-    ) -> Iterator["_MaskedStep"]:
-        known_from = np.zeros(truth.rows, dtype=np.int64)
-        targets = np.logical_or.reduce(hidden, axis=1)
-        for number, step in enumerate(plan(truth.hide(hidden), self.schedule, targets)):
-            known_from[step.rows] = number
-            own = np.minimum(step.level, self.layout.levels - 1)
+    def _steps(self, segments: "_Masked", level: int | None) -> Iterator["_MaskedStep"]:
+        """The steps of the plan that have windows of the level."""
+        targets = np.logical_or.reduce(segments.hidden, axis=1)
+        masked, start = segments.truth.hide(segments.hidden), segments.truth.start
+        model, levels = self.plan.model, self.plan.layout.levels
+        for number, step in enumerate(plan_steps(masked, self.plan.schedule, targets)):
+            segments.known_from[step.rows] = number
+            own = np.minimum(step.level, levels - 1)
             chosen = own >= 0 if level is None else own == level
             if chosen.any():
-                network = NETWORKS[self.model.network]
-                windows = network.windows(step, truth.start, self.model, chosen)
-                yield _MaskedStep(
-                    self, truth, hidden, predictions, known_from, number, step, windows
-                )
+                windows = NETWORKS[model.network].windows(step, start, model, chosen)
+                yield _MaskedStep(self, segments, number, step, windows)
+
+
+@dataclass(frozen=True)
+class _Masked:
+    """Segments with hidden cells, and what the base predictors predict for them."""
+
+    truth: SeriesSet
+    hidden: Bool[np.ndarray, "row dim"]
+    predictions: tuple[BasePrediction, ...]
+    known_from: Int[np.ndarray, " row"]
+    """The step after which a hidden row is known; complete once all steps are planned."""
 
 
 @dataclass(frozen=True)
@@ -156,51 +150,40 @@ class _MaskedStep:
     """The windows of one step, before they are turned into tensors."""
 
     sampler: WindowSampler
-    truth: SeriesSet
-    hidden: Bool[np.ndarray, "row dim"]
-    predictions: tuple[BasePrediction, ...]
-
-    known_from: Int[np.ndarray, " row"]
-    """The step after which a hidden row is known; complete once all steps are planned."""
-
-    number: int  # the number of the step
-
+    segments: _Masked
+    number: int  # of the step
     step: Step
     windows: Windows
 
     def batch(self, chosen: Int[np.ndarray, " window"]) -> Batch:
         padded = self.windows.pad(chosen)
-        sampler, step = self.sampler, self.step
+        layout, step, segments = self.sampler.plan.layout, self.step, self.segments
+        truth, hidden = segments.truth, segments.hidden
         # Built here: a copy of the state for every step would take most of the memory.
-        state = self.truth.hide(self.hidden & (self.known_from >= self.number)[:, None])
-        context = StepContext.of(state, step.rows, step.distance, sampler.layout, self.predictions)
+        state = truth.hide(hidden & (segments.known_from >= self.number)[:, None])
+        context = StepContext.of(state, step.rows, step.distance, layout, segments.predictions)
         rows, valid = padded.target, padded.target_valid[..., None]
         return Batch(
-            tokens(context, padded, sampler.layout, sampler.model),
-            torch.from_numpy(self.truth.value[rows].astype(np.float32)),
-            torch.from_numpy(self.hidden[rows] & valid),
+            tokens(context, padded, layout, self.sampler.plan.model),
+            torch.from_numpy(truth.value[rows].astype(np.float32)),
+            torch.from_numpy(hidden[rows] & valid),
         )
 
 
 def _share_out(steps: list[_MaskedStep], count: int, rng: np.random.Generator) -> list[Batch]:
     """Picks about `count` windows, by the weights of the levels."""
-    sampler = steps[0].sampler
-    level = np.concatenate(
-        [np.minimum(each.windows.level, sampler.layout.levels - 1) for each in steps]
-    )
+    coarsest = steps[0].sampler.plan.layout.levels - 1
+    level = np.minimum(np.concatenate([each.windows.level for each in steps]), coarsest)
     source = np.repeat(np.arange(len(steps)), [each.windows.count for each in steps])
     inside = np.concatenate([np.arange(each.windows.count) for each in steps])
     found, available = np.unique(level, return_counts=True)
-    weights = sampler.level_weights
+    weights = steps[0].sampler.level_weights
     quota = _quotas(available, count, np.ones(found.size) if weights is None else weights[found])
-    picked = np.concatenate(
-        [
-            rng.permutation(np.flatnonzero(level == own))[:most]
-            for own, most in zip(found, quota, strict=True)
-        ]
-    )
+    by_level = zip(found, quota, strict=True)
+    chosen = [rng.permutation(np.flatnonzero(level == own))[:most] for own, most in by_level]
+    picked = np.sort(np.concatenate(chosen))
     return [
-        steps[index].batch(np.sort(inside[picked[source[picked] == index]]))
+        steps[index].batch(inside[picked[source[picked] == index]])
         for index in np.unique(source[picked])
     ]
 
@@ -226,22 +209,18 @@ def _quotas(
 
 def _pad(batch: Batch, known: int, targets: int) -> Batch:
     """Pads the known rows to `known` and the targets to `targets`."""
-    t = batch.tokens
-    size = t.n_known + batch.truth.shape[1]
 
-    def pad_set(tensor: Tensor) -> Tensor:
-        out = tensor.new_zeros((tensor.shape[0], known + targets, *tensor.shape[2:]))
-        out[:, : t.n_known] = tensor[:, : t.n_known]
-        out[:, known : known + size - t.n_known] = tensor[:, t.n_known :]
-        return out
-
-    def pad_targets(tensor: Tensor) -> Tensor:
-        out = tensor.new_zeros((tensor.shape[0], targets, *tensor.shape[2:]))
+    def extend(tensor: Tensor, size: int = targets) -> Tensor:
+        out = tensor.new_zeros((tensor.shape[0], size, *tensor.shape[2:]))
         out[:, : tensor.shape[1]] = tensor
         return out
 
-    padded = t.resized(known, pad_set, pad_targets)
-    return Batch(padded, pad_targets(batch.truth), pad_targets(batch.counts))
+    def extend_both(tensor: Tensor) -> Tensor:
+        first, last = tensor.tensor_split([batch.tokens.n_known], dim=1)
+        return torch.cat([extend(first, known), extend(last)], dim=1)
+
+    padded = batch.tokens.resized(known, extend_both, extend)
+    return Batch(padded, extend(batch.truth), extend(batch.counts))
 
 
 def _join(parts: list[Batch]) -> Batch:

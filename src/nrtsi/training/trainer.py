@@ -59,11 +59,9 @@ class Trainer:
     step: int = 0
     best_loss: float = math.inf
     stale: int = 0  # validations since the loss was last lower
-
     plateaus: int = 0
     used: float = 0.0  # fraction of the budget that is used
     better_at: float = 0.0  # that fraction when the loss was last lower, or at the last plateau
-
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,10 @@ from nrtsi.config import AnalogConfig
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 
-__all__ = ["GridCells", "GridTimes", "SeriesLibrary"]
+__all__ = ["GridCells", "SeriesLibrary", "locate"]
+
+Grid = Float[np.ndarray, " point"]
+Curves = Float[np.ndarray, "channel point series"]
 
 # Series on which lines and cubic splines are compared; a few show which are closer.
 DEGREE_SERIES = 32
@@ -41,37 +44,23 @@ class GridCells:
         return _interpolate(curve, self.left, self.fraction)
 
 
-@dataclass(frozen=True)
-class GridTimes:
-    """Positions of times on a grid."""
+def locate(
+    point: Grid, time: Float[np.ndarray, " row"]
+) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
+    """The left point and the fraction of each time on a grid, and whether it is inside.
 
-    left: Int[np.ndarray, " row"]
-    fraction: Float[np.ndarray, " row"]
-    inside: Bool[np.ndarray, " row"]  # False before the first point and after the last
-
-    @classmethod
-    def of(
-        cls, point: Float[np.ndarray, " point"], time: Float[np.ndarray, " row"]
-    ) -> "GridTimes":
-        """Locates `time` on the grid `point`, which has at least two points.
-
-        >>> times = GridTimes.of(np.array([0.0, 2.0, 3.0]), np.array([0.5, 3.0, 4.0]))
-        >>> times.left, times.inside
-        (array([0, 1, 1]), array([ True,  True, False]))
-        """
-        left = (np.searchsorted(point, time, side="right") - 1).clip(0, point.size - 2)
-        fraction = (time - point[left]) / (point[left + 1] - point[left])
-        inside = (fraction > -1e-6) & (fraction < 1 + 1e-6)
-        return cls(left, fraction.clip(0.0, 1.0), inside)
-
-    def cells(self, rows: np.ndarray, channel: np.ndarray) -> GridCells:
-        """The cells in these rows and channels."""
-        return GridCells(channel, self.left[rows], self.fraction[rows])
+    >>> left, fraction, inside = locate(np.array([0.0, 2.0, 3.0]), np.array([0.5, 3.0, 4.0]))
+    >>> left, inside
+    (array([0, 1, 1]), array([ True,  True, False]))
+    """
+    left = (np.searchsorted(point, time, side="right") - 1).clip(0, point.size - 2)
+    fraction = (time - point[left]) / (point[left + 1] - point[left])
+    inside = (fraction > -1e-6) & (fraction < 1 + 1e-6)
+    return left, fraction.clip(0.0, 1.0), inside
 
 
 def _interpolate(curve: np.ndarray, left: np.ndarray, fraction: np.ndarray) -> np.ndarray:
-    on_point = fraction == np.rint(fraction)
-    if on_point.all():
+    if (fraction == np.rint(fraction)).all():  # every cell is on a point
         return curve[left + fraction.astype(np.int64)]
     low = curve[left]
     share = fraction.astype(curve.dtype).reshape(-1, *(1,) * (low.ndim - 1))
@@ -85,10 +74,7 @@ class SeriesLibrary:
     kept: Int[np.ndarray, " series"]  # number of each stored series among the training series
     series: SeriesSet
     point: Float[np.ndarray, " point"]  # the times of the grid
-
-    value: Float[np.ndarray, "channel point series"]
-    """Observed values on the grid, and lines or splines between and beyond them."""
-
+    value: Curves  # observed values on the grid, and lines or splines between and beyond them
     low: Float[np.ndarray, " channel"]  # least value without outliers
     high: Float[np.ndarray, " channel"]  # greatest value without outliers
 
@@ -151,7 +137,7 @@ def _spans(
     return begin, end, first, last, config.span_tolerance * (last - first)
 
 
-def _grid(series: SeriesSet, config: AnalogConfig) -> Float[np.ndarray, " point"]:
+def _grid(series: SeriesSet, config: AnalogConfig) -> Grid:
     """The time grid: whole units if all times are whole, else two points for every row."""
     begin, end, low, high, tolerance = _spans(series, np.arange(series.series), config)
     first, last = max(begin.min(), low - tolerance), min(end.max(), high + tolerance)
@@ -163,9 +149,7 @@ def _grid(series: SeriesSet, config: AnalogConfig) -> Float[np.ndarray, " point"
     return first + step * np.arange(int(np.ceil((last - first) / step - 1e-9)) + 1)
 
 
-def _range(
-    series: SeriesSet, config: AnalogConfig
-) -> tuple[Float[np.ndarray, " channel"], Float[np.ndarray, " channel"]]:
+def _range(series: SeriesSet, config: AnalogConfig) -> tuple[np.ndarray, np.ndarray]:
     """The least and the greatest value of each channel, without outliers."""
     ends = []
     for value, observed in zip(series.value.T, series.observed.T, strict=True):
@@ -177,9 +161,7 @@ def _range(
     return low, high
 
 
-def _on_grid(
-    series: SeriesSet, point: Float[np.ndarray, " point"]
-) -> Float[np.ndarray, "channel point series"]:
+def _on_grid(series: SeriesSet, point: Grid) -> Curves:
     if _is_grid(series, point):
         return _reshape(interpolate(series), point.size)
     value = np.empty((series.dims, point.size, series.series), dtype=np.float32)
@@ -191,14 +173,12 @@ def _on_grid(
     return value
 
 
-def _is_grid(series: SeriesSet, point: Float[np.ndarray, " point"]) -> bool:
+def _is_grid(series: SeriesSet, point: Grid) -> bool:
     """True if every series has exactly one row at every point and no other rows."""
     return np.array_equal(series.time, np.tile(point, series.series))
 
 
-def _reshape(
-    value: Float[np.ndarray, "row dim"], points: int
-) -> Float[np.ndarray, "channel point series"]:
+def _reshape(value: Float[np.ndarray, "row dim"], points: int) -> Curves:
     """The layout of the library, from rows of series that have one at every point."""
     layout = value.reshape(-1, points, value.shape[1]).transpose(2, 1, 0)
     return np.ascontiguousarray(layout, dtype=np.float32)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float16, Float32, Int
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 from nrtsi.network.threads import Threads
-from nrtsi.predictors.analogs.library import GridCells, GridTimes, SeriesLibrary
+from nrtsi.predictors.analogs.library import GridCells, SeriesLibrary, locate
 
 __all__ = [
     "AnalogBlend",
@@ -65,21 +65,18 @@ class AnalogMethod(ABC):
     ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row dim"]]:
         """Mean and standard deviation of every cell; interpolation and 0 off the grid `point`."""
         mean, std = interpolate(series), np.zeros(series.value.shape)
-        times = GridTimes.of(point, series.time)
+        left, fraction, inside = locate(point, series.time)
 
         def predict_one(index: int) -> None:
             rows = np.arange(series.start[index], series.start[index + 1])
-            rows = rows[times.inside[rows]]
+            rows = rows[inside[rows]]
             row, channel = np.nonzero(series.observed[rows])
             used = slice(None, None, max(1, -(-row.size // MAX_OBSERVED)))
             row, channel = rows[row[used]], channel[used]
-            every = np.indices((rows.size, series.dims)).reshape(2, -1)
-            query = Query(
-                times.cells(row, channel),
-                series.value[row, channel],
-                times.cells(rows[every[0]], every[1]),
-                int(exclude[index]),
-            )
+            known = GridCells(channel, left[row], fraction[row])
+            target, channels = rows.repeat(series.dims), np.tile(np.arange(series.dims), rows.size)
+            every = GridCells(channels, left[target], fraction[target])
+            query = Query(known, series.value[row, channel], every, int(exclude[index]))
             mean[rows], std[rows] = (each.reshape(rows.size, -1) for each in self.predict(query))
 
         (threads or Threads(1)).map(predict_one, range(series.series))
@@ -88,13 +85,14 @@ class AnalogMethod(ABC):
 
 @dataclass(frozen=True)
 class StoredSeries:
-    """The series of a library, and their images under symmetries of the data."""
+    """The series of a library, and their images under symmetries of the data.
+
+    These are "pooled" (a channel may be like any other channel), "negated" (values mirrored about
+    0) and "reversed" (in time).
+    """
 
     value: Float16[np.ndarray, "channel point series"]
-
     symmetries: tuple[str, ...] = ()
-    """Some of "pooled" (a channel may be like any other channel), "negated" (values mirrored about
-    0) and "reversed" (in time)."""
 
     @property
     def count(self) -> int:
@@ -129,8 +127,7 @@ class StoredSeries:
 class LocalLinearAnalogs(AnalogMethod):
     """Ridge regression on the k nearest series, channel by channel.
 
-    Near a partly observed series, similar ones lie close to a plane: their weighted sum follows
-    the series more closely than the nearest one alone.
+    Similar series lie close to a plane: a weighted sum is closer than the nearest one alone.
     """
 
     stored: StoredSeries  # each channel is scaled to its range, from -1 to 1
@@ -149,8 +146,7 @@ class LocalLinearAnalogs(AnalogMethod):
 
     def refit(self, library: SeriesLibrary) -> "LocalLinearAnalogs":
         """The same method on another library."""
-        fitted = LocalLinearAnalogs.of(library, self.k, self.ridge)
-        return fitted.with_symmetries(self.stored.symmetries)
+        return self.of(library, self.k, self.ridge).with_symmetries(self.stored.symmetries)
 
     def with_symmetries(self, symmetries: tuple[str, ...]) -> "LocalLinearAnalogs":
         """The same method with these symmetries."""
@@ -206,8 +202,7 @@ def _ridge_weights(
 class KNNAnalogs(AnalogMethod):
     """Weighted mean of the k series nearest in all channels together.
 
-    The kind of a day, such as a Sunday, shows in all channels. If series are few and noisy, the
-    errors of such a mean differ from those of a Gaussian, and a blend of both is better.
+    If series are few and noisy, its errors differ from those of a Gaussian: a blend is better.
     """
 
     stored: StoredSeries
@@ -219,7 +214,7 @@ class KNNAnalogs(AnalogMethod):
         return cls(StoredSeries(library.value.astype(np.float16)), k)
 
     def refit(self, library: SeriesLibrary) -> "KNNAnalogs":
-        """The same method with the same hyper-parameters on another library."""
+        """The same method on another library."""
         return KNNAnalogs.of(library, self.k)
 
     def __str__(self) -> str:
@@ -249,7 +244,6 @@ class ConditionalGaussian(AnalogMethod):
     mean: Float[np.ndarray, "channel point"]
     covariance_triangle: Float32[np.ndarray, " pair"]  # upper triangle, of all cells
     ridge: float  # share of the variance that is noise
-
     centred: Float32[np.ndarray, "channel point series"] | None = None
     """The stored series minus the mean, which leaving one out needs; None: none is left out."""
 
@@ -264,7 +258,7 @@ class ConditionalGaussian(AnalogMethod):
         return cls(mean, triangle, ridge, centred.astype(np.float32))
 
     def refit(self, library: SeriesLibrary) -> "ConditionalGaussian":
-        """The same method with the same hyper-parameters on another library."""
+        """The same method on another library."""
         return ConditionalGaussian.of(library, self.ridge)
 
     def __str__(self) -> str:
@@ -301,9 +295,8 @@ class ConditionalGaussian(AnalogMethod):
 
     @cached_property
     def _deviation(self) -> Float[np.ndarray, "channel point"]:
-        size = self.mean.size
-        variance = np.diagonal(self._covariance.reshape(size, size))
-        return np.sqrt(variance).reshape(self.mean.shape)
+        size, shape = self.mean.size, self.mean.shape
+        return np.sqrt(np.diagonal(self._covariance.reshape(size, size))).reshape(shape)
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,9 @@ class AnalogModel(BasePredictor):
         """Selects the method with the least error on hidden cells.
 
         The methods are compared on validation series if these are separate: a training series may
-        have near copies in the library, such as the same day at another station, which a new
-        series has not.
+        have near copies in the library, such as the same day at another station.
 
-        Returns:
-            The model; None if the series do not share a time span, if there are too few of them,
-            or if interpolation is about as good.
+        None if few series share a time span, or if interpolation is about as good.
         """
         config = context.config.analogs
         rng = np.random.default_rng([context.seed, 5])

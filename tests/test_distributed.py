@@ -189,7 +189,7 @@ def test_ctrl_c_stops_all_processes_at_the_same_step_and_the_model_is_written(ta
     said, errors = run.communicate(timeout=60)
     assert said.startswith(f"wrote {out}"), errors
     assert errors.count("the best weights so far are kept") == 1
-    assert errors.count("add --resume to go on") == 1
+    assert errors.count("add --resume to continue from") == 1
     assert load(out).steps_ > 0
 
 

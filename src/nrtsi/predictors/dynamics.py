@@ -211,7 +211,7 @@ class TransitionTrainer:
                 self._steps, self._starts = steps, starts
 
     def _error(self, rows: Paths, back: bool) -> Float[Tensor, ""]:
-        """Mean distance of rollouts from the true rows; of squares, jumps would dominate it."""
+        """Mean distance of rollouts from the true rows; a few jumps would dominate squares."""
         first, *truth = rows.unbind(dim=1)
         predicted = [first]
         for _ in truth:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from nrtsi.config import CovarianceConfig, GPConfig
 from nrtsi.core.interpolation import Known, interpolate
 from nrtsi.core.prediction import BasePrediction
+from nrtsi.core.ragged import cumulative
 from nrtsi.core.series import GRID_TOLERANCE, SeriesSet
 from nrtsi.network.layers import seeded
 from nrtsi.network.optimiser import Optimiser, decay_of
@@ -204,7 +205,7 @@ class GPTrainer:
     ) -> "GPTrainer | None":
         """Starts training on `sample`; None if it has too few cells or too many channels."""
         series, segments = sample.series, sample.segments
-        before = np.concatenate([[0], np.cumsum(series.observed.sum(axis=1))])
+        before = cumulative(series.observed.sum(axis=1))
         cells = int((before[segments.end] - before[segments.begin]).sum())
         if series.dims > config.max_channels or cells < config.min_cells:
             return None
@@ -223,7 +224,7 @@ class GPTrainer:
         return self.step >= self.config.max_steps
 
     def advance(self, fraction: float) -> float:
-        """Makes one step, unless the loss is not finite: minus the log-likelihood per cell."""
+        """Makes one step if the loss is finite; returns the negative log-likelihood per cell."""
         cells, value = self.draw(np.random.default_rng([self.seed, 10, self.step]))
         decay = decay_of(max(fraction, self.step / self.config.max_steps))
         self.step += 1

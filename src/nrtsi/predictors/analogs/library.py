@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from nrtsi.config import AnalogConfig
 from nrtsi.core.interpolation import interpolate
+from nrtsi.core.ragged import cumulative
 from nrtsi.core.series import SeriesSet
 
 __all__ = ["GridCells", "SeriesLibrary", "locate"]
@@ -73,7 +74,7 @@ class SeriesLibrary:
 
     kept: Int[np.ndarray, " series"]  # number of each stored series among the training series
     series: SeriesSet
-    point: Float[np.ndarray, " point"]  # the times of the grid
+    point: Grid  # the times of the grid
     value: Curves  # observed values on the grid, and lines or splines between and beyond them
     low: Float[np.ndarray, " channel"]  # least value without outliers
     high: Float[np.ndarray, " channel"]  # greatest value without outliers
@@ -120,7 +121,7 @@ def _sharing_span(series: SeriesSet, config: AnalogConfig) -> Int[np.ndarray, " 
     if not candidates.size:
         return candidates
     begin, end, first, last, tolerance = _spans(series, candidates, config)
-    before = np.concatenate([np.zeros((1, series.dims)), np.cumsum(series.observed, axis=0)])
+    before = cumulative(series.observed)
     observed = before[series.start[candidates + 1]] - before[series.start[candidates]]
     enough = (observed >= config.min_observed * series.length[candidates, None]).all(axis=1)
     covers = (begin <= first + tolerance) & (end >= last - tolerance)

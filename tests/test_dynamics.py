@@ -24,6 +24,7 @@ from nrtsi.predictors.dynamics import (
     has_next,
 )
 from tests.fit_context import fitting
+from tests.resuming import check_resuming
 from tests.strategies import seeds, some_series
 
 ANGLE = np.deg2rad(20)
@@ -348,26 +349,8 @@ def test_a_requested_network_is_used(attractor):
     assert requested["network"] == "pointwise: as requested"
 
 
-def test_a_resumed_training_has_the_same_model(attractor, tmp_path):
-    panel = attractor[:3000]
-    whole = model(steps=110).fit(panel, checkpoint=tmp_path / "whole")
-    part = model(steps=110)
-
-    def stop(event):
-        if event.valid_loss is not None and event.step >= 50:
-            raise KeyboardInterrupt
-
-    part.fit(panel, checkpoint=tmp_path / "part", listener=stop)
-    assert part.interrupted_
-    again = model(steps=110).fit(panel, checkpoint=tmp_path / "part", resume=True)
-    for mine, theirs in zip(
-        whole.fitted_.engine.networks[0].parameters(),
-        again.fitted_.engine.networks[0].parameters(),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
-    _, _, gaps = with_gaps(100)
-    np.testing.assert_array_equal(whole.impute(gaps), again.impute(gaps))
+def test_a_training_with_dynamics_resumes(attractor, tmp_path):
+    check_resuming(lambda: model(steps=110), attractor[:3000], tmp_path, stops=(60,))
 
 
 def test_a_model_of_a_random_walk_has_no_dynamics():

@@ -27,6 +27,7 @@ from nrtsi.predictors.gaussian_process import (
 )
 from nrtsi.scale import impute_files
 from tests.fit_context import fitting
+from tests.resuming import check_resuming
 from tests.strategies import seeds, some_series
 
 DISTANCE, CLIP = CovarianceConfig().max_distance, CovarianceConfig().max_deviation
@@ -352,20 +353,10 @@ def test_a_table_read_in_parts_is_imputed_almost_equally(tidal, tmp_path):
     assert difference < np.square(whole - truth)[gaps].mean()
 
 
-def test_a_resumed_training_has_the_same_process(tmp_path):
+def test_a_training_with_a_process_resumes(tmp_path):
     table = hourly(with_gaps(tides(300))[0])
-    whole = model(steps=60).fit(table, checkpoint=tmp_path / "whole")
-    part = model(steps=60)
-
-    def stop(event):
-        if event.valid_loss is not None and event.step >= 30:
-            raise KeyboardInterrupt
-
-    part.fit(table, checkpoint=tmp_path / "part", listener=stop)
-    assert part.interrupted_
-    again = model(steps=60).fit(table, checkpoint=tmp_path / "part", resume=True)
-    assert again.info()["predictors"]["gp"] != "not used"
-    pd.testing.assert_frame_equal(whole.impute(table), again.impute(table))
+    fitted = check_resuming(lambda: model(steps=60), table, tmp_path, stops=(35,))
+    assert fitted.info()["predictors"]["gp"] != "not used"
 
 
 def test_a_model_of_a_random_walk_has_no_process():

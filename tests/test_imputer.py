@@ -324,6 +324,10 @@ def test_a_truncated_file_another_kind_another_format_and_none_have_different_me
     path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
     with pytest.raises(CheckpointError, match="is damaged: its checksum does not match"):
         nrtsi.load(path)
+    # Another type of the same bytes changes the meaning of a tensor.
+    path.write_bytes(whole.replace(b'"dtype":"F32"', b'"dtype":"I32"', 1))
+    with pytest.raises(CheckpointError, match="is damaged: its checksum does not match"):
+        nrtsi.load(path)
     NRTSI(**TINY).fit(hourly(), checkpoint=path)
     with pytest.raises(CheckpointError, match="is a training file, not a model file"):
         nrtsi.load(path)

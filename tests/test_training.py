@@ -27,6 +27,7 @@ from nrtsi.predictors.base import BasePredictor, Sample
 from nrtsi.predictors.registry import BasePredictors
 from nrtsi.training.plan import Budget, TrainingPlan
 from nrtsi.training.sampler import WindowSampler
+from tests.resuming import check_resuming
 from tests.strategies import seeds, some_series
 
 
@@ -167,24 +168,7 @@ def test_training_beats_interpolation_on_waves():
 @pytest.mark.parametrize("per_level", [False, True])
 def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bytes(tmp_path, per_level):
     settings = {"model": {"per_level": per_level}, "steps": 60, "max_level": 2}
-    data = waves()
-    tiny(**settings).fit(data).save(tmp_path / "whole")
-    kept = tmp_path / "state"
-    for stop in (25, 48):
-
-        def stopping(event, stop=stop):
-            if event.step >= stop:
-                raise _Killed
-
-        with pytest.raises(_Killed):
-            tiny(**settings).fit(data, checkpoint=kept, resume=True, listener=stopping)
-        assert kept.exists()
-    tiny(**settings).fit(data, checkpoint=kept, resume=True).save(tmp_path / "parts")
-    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
-
-
-class _Killed(Exception):  # noqa: N818
-    pass
+    check_resuming(lambda: tiny(**settings), waves(), tmp_path, stops=(25, 48))
 
 
 @pytest.mark.slow

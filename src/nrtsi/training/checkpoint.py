@@ -1,6 +1,5 @@
 """Model files and training checkpoints: tensors and JSON in one safetensors file, nothing else."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from nrtsi.core.atomic import atomic
+from nrtsi.core.state import digest
 from nrtsi.errors import CheckpointError
 
 __all__ = ["load", "save"]
@@ -25,7 +25,7 @@ def save(path: Path, kind: Kind, tensors: dict[str, Tensor], settings: dict[str,
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, "kind": kind, "settings": settings}, sort_keys=True)
     # One entry: safetensors writes several in an order of its own, and the bytes would differ.
-    header = {"nrtsi": _digest(plain, text) + text}
+    header = {"nrtsi": _checksum(plain, text) + text}
     with atomic(path) as temporary:
         temporary.write_bytes(serialise(plain, header))
 
@@ -50,24 +50,24 @@ def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
     if "nrtsi" not in header:
         raise CheckpointError(f"{path} is a safetensors file, but not one that nrtsi wrote")
-    digest, text = header["nrtsi"][:DIGITS], header["nrtsi"][DIGITS:]
-    if _digest(tensors, text) != digest:
-        raise CheckpointError(f"{path} is damaged: its checksum does not match; fit again")
-    about = json.loads(text)
-    if about["format"] != FORMAT:
+    checksum, text = header["nrtsi"][:DIGITS], header["nrtsi"][DIGITS:]
+    try:
+        about = json.loads(text)
+        version: Any = about["format"]
+    except (ValueError, TypeError, KeyError):
+        version, checksum = FORMAT, ""
+    if version != FORMAT:
         raise CheckpointError(
-            f"{path} has format {about['format']}, this version reads {FORMAT}; "
+            f"{path} has format {version}, this version reads {FORMAT}; "
             f"use the version of nrtsi that wrote it, or fit again"
         )
+    if _checksum(tensors, text) != checksum:
+        raise CheckpointError(f"{path} is damaged: its checksum does not match; fit again")
     if about["kind"] != kind:
         raise CheckpointError(f"{path} is a {about['kind']} file, not a {kind} file")
     return tensors, about["settings"]
 
 
-def _digest(tensors: dict[str, Tensor], text: str) -> str:
-    """SHA-256 of everything in the file, since a flipped bit of a weight is not seen otherwise."""
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].numpy().tobytes())
-    return digest.hexdigest()
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    """Digest of everything in the file: names, types, shapes and values of tensors, and text."""
+    return digest(text, *(part for name in sorted(tensors) for part in (name, tensors[name])))

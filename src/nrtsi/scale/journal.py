@@ -1,12 +1,11 @@
 """The folder of an unfinished run: its settings, finished shards and their counts."""
 
-import errno
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,13 @@ class Journal:
         self.targets = targets
         self.model = folder / "model.nrtsi"
         self.checkpoint = folder / "training.checkpoint"
-        self.long_gaps = folder / "gaps.parquet"
-        self._records = _read_records(folder / _DONE)
+        self.context = folder / "context.parquet"
+        self._records: dict[str, dict[str, int]] = {}
+        done = folder / _DONE
+        for line in done.read_text().splitlines() if done.exists() else []:
+            with suppress(ValueError):  # a crash can have cut the last line off
+                key, record = json.loads(line)
+                self._records[key] = record
 
     @classmethod
     def open(
@@ -83,14 +87,14 @@ class Journal:
             InputError: As for `check`, or the run to resume has other settings.
         """
         run = cls.check(folder, resume=resume, overwrite=overwrite)
-        if run is not None and resume:
+        if run is None or not resume:
+            with _writing(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+            with atomic(folder / _RUN) as temporary:
+                temporary.write_text(json.dumps(settings))
+        else:
             _check_settings(folder, run, settings)
-            return cls(folder, targets)
-        with _writing(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-        with atomic(folder / _RUN) as temporary:
-            temporary.write_text(json.dumps(settings))
         return cls(folder, targets)
 
     @staticmethod
@@ -138,13 +142,9 @@ class Journal:
 
     def add_shard(self, shard: Shard, table: Any, counts: dict[str, int]) -> None:
         """Writes an imputed shard and records its counts."""
-        with atomic(self._path(shard)) as temporary:
-            pq.write_table(
-                table,
-                temporary,
-                compression=shard.file.compression,
-                row_group_size=max(1, min(shard.file.group_rows, shard.rows)),
-            )
+        group = max(1, min(shard.file.group_rows, shard.rows))
+        with atomic(self._path(shard)) as path:
+            pq.write_table(table, path, compression=shard.file.compression, row_group_size=group)
             self._record(f"shard {shard.number}", counts)
 
     def finish_file(self, shards: Sequence[Shard]) -> None:
@@ -154,7 +154,11 @@ class Journal:
         if len(paths) > 1:
             path = self.folder / "joined.parquet"
             _concatenate(paths, path, file)
-        self._move(path, f"file {file.name}", self.targets[file.name])
+        target = self.targets[file.name]
+        self._record(f"file {file.name}", _stamp(path))
+        with _writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target.resolve())  # the target of a link, not the link
         for each in paths:
             each.unlink(missing_ok=True)  # a single one has been moved
 
@@ -177,19 +181,6 @@ class Journal:
             os.fsync(file.fileno())
         self._records[key] = record
 
-    def _move(self, path: Path, key: str, target: Path) -> None:
-        self._record(key, _stamp(path))
-        with _writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                path.replace(target.resolve())  # the target of a link, not the link
-            except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                with atomic(target) as temporary:  # on another disk: a mount, or a link to it
-                    shutil.copyfile(path, temporary)
-                    self._record(key, _stamp(temporary))
-
 
 def _concatenate(paths: Sequence[Path], target: Path, file: InputFile) -> None:
     """Concatenates Parquet files, one row group at a time."""
@@ -209,36 +200,19 @@ def _stamp(path: Path) -> dict[str, int]:
     return {"size": status.st_size, "modified": status.st_mtime_ns}
 
 
-def _read_records(path: Path) -> dict[str, dict[str, int]]:
-    """The last record of each key; a line that a crash cut off is skipped."""
-    records: dict[str, dict[str, int]] = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            key, record = json.loads(line)
-        except ValueError:
-            continue
-        records[key] = record
-    return records
-
-
 def _check_settings(folder: Path, run: dict[str, Any], settings: dict[str, Any]) -> None:
     for name, expected in settings.items():
-        if run.get(name) != expected:
-            raise InputError(
-                f"cannot resume the run in {folder}: the {name} has changed"
-                f"{_changed_file(run.get(name), expected)}; "
-                f"use the original one, or start over with --overwrite"
-            )
-
-
-def _changed_file(found: Any, expected: Any) -> str:
-    """The first file that differs, if both are mappings by file."""
-    if not (isinstance(found, dict) and isinstance(expected, dict)):
-        return ""
-    names = [*expected, *found]
-    name = next(name for name in names if found.get(name) != expected.get(name))
-    change = "added" if name not in found else "changed" if name in expected else "removed"
-    return f" ({name} was {change})"
+        found, which = run.get(name), ""
+        if found == expected:
+            continue
+        if isinstance(found, dict) and isinstance(expected, dict):  # by file
+            file = next(f for f in (*expected, *found) if found.get(f) != expected.get(f))
+            change = "added" if file not in found else "changed" if file in expected else "removed"
+            which = f" ({file} was {change})"
+        raise InputError(
+            f"cannot resume the run in {folder}: the {name} has changed{which}; "
+            f"use the original one, or start over with --overwrite"
+        )
 
 
 @contextmanager

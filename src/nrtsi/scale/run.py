@@ -4,9 +4,9 @@ import copy
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,8 @@ from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions, ImputeTask, Limits
 from nrtsi.inference import sub_listener
-from nrtsi.scale.context import ShardEnds, context_rows
+from nrtsi.scale.context import find_context, read_context
 from nrtsi.scale.journal import Journal, memory_limit_for, work_folder
-from nrtsi.scale.long_gaps import far_rows, find_long_gaps
 from nrtsi.scale.shards import (
     SUFFIXES,
     Shard,
@@ -36,7 +35,6 @@ from nrtsi.scale.shards import (
     shards_of,
 )
 from nrtsi.scale.training import fitted_model
-from nrtsi.tables import read
 
 __all__ = ["ShardInput", "Summary", "impute_files", "impute_shard"]
 
@@ -50,17 +48,10 @@ class Summary:
     files: int
     shards: int
     rows: int
-    cells: int
-    """Cells of the columns to impute."""
-
-    imputed: int
-    """Cells that were missing and are imputed."""
-
-    left: int
-    """Cells that are still missing."""
-
-    steps: int
-    """Training steps of the model."""
+    cells: int  # of the columns to impute
+    imputed: int  # cells that were missing and are imputed
+    left: int  # cells that are still missing
+    steps: int  # of the training of the model
 
 
 def impute_files(
@@ -105,7 +96,7 @@ def impute_files(
     files = input_files(source, memory)
     begun = Journal.check(folder, resume=resume, overwrite=overwrite) is not None
     _check_target(source, target, overwrite=overwrite or begun)
-    check_schemas(files, _columns(model) if model.__sklearn_is_fitted__() else None)
+    check_schemas(files, model.columns_.named if model.__sklearn_is_fitted__() else None)
     settings = {
         "version of nrtsi": __version__,
         "model": _digest(model),
@@ -122,42 +113,34 @@ def impute_files(
     try:
         model = fitted_model(journal, model, shards, listener, log_line)
         Limits.of(options, model.clock_, model.names)  # finds a mistake before the work
-        _impute_shards(model, shards, journal, options, config, listener)
+        if not journal.context.exists():
+            find_context(journal.context, shards, model, config)
+        _impute_shards(model, shards, journal, options, listener)
     except InputError:
         if journal.is_empty:
             journal.remove()
         raise
-    counts = [journal.counts(shard) for shard in shards]
-    journal.remove()
-    rows = sum(shard.rows for shard in shards)
-    return Summary(
-        files=len(files),
-        shards=len(shards),
-        rows=rows,
-        cells=rows * len(model.names),
-        imputed=sum(each["imputed"] for each in counts),
-        left=sum(each["left"] for each in counts),
-        steps=model.steps_,
+    imputed, left = (
+        sum(journal.counts(shard)[k] for shard in shards) for k in ("imputed", "left")
     )
+    journal.remove()
+    rows = sum(file.rows for file in files)
+    cells = rows * len(model.names)
+    return Summary(len(files), len(shards), rows, cells, imputed, left, model.steps_)
 
 
 @dataclass(frozen=True)
 class ShardInput:
-    """A shard in memory with its context."""
+    """A shard in memory with its context; each a `pyarrow.Table`."""
 
     shard: Shard
     table: Any
-    """The `pyarrow.Table` of all its columns."""
+    """All columns of its rows."""
 
-    ends: ShardEnds | None
-    """None if it has no rows."""
+    before: Any
+    """Context in the columns of the model, to be placed before the rows."""
 
-    previous: ShardEnds | None
-    """The ends of the previous shard; None if there is none, or it has no rows."""
-
-    next: ShardEnds | None
-    long_gaps: Path
-    """The file of the rows at the ends of long gaps, if it exists."""
+    after: Any
 
 
 def impute_shard(
@@ -171,43 +154,25 @@ def impute_shard(
     Raises:
         InputError: The rows cannot be used; the message names the file.
     """
-    table, ends = given.table, given.ends
-    if ends is None or not ends.missing:
+    table, missing = given.table, _missing(given.table, model.names)
+    if not missing:
         return table, {"imputed": 0, "left": 0}
-    own = table.select(_columns(model))
-    none = own.slice(0, 0)
-    earlier = none if given.previous is None else context_rows(given.previous, ends)[0]
-    later = none if given.next is None else context_rows(ends, given.next)[1]
-    near = pa.concat_tables([earlier.cast(own.schema), own, later.cast(own.schema)])
+    own = table.select(model.columns_.named)
     with errors_in(given.shard):
-        far = _far_rows(model, given, own, near).cast(own.schema)
-        panel = model.read_fitted(pa.concat_tables([far, near]))
+        panel = model.read_fitted(pa.concat_tables([given.before, own, given.after]))
         limits = ImputeOptions(max_gap=options.max_gap, max_width=options.max_width)
         imputed = model.run(ImputeTask.of(panel, limits), listener).frame()
-    imputed = imputed.slice(far.num_rows + earlier.num_rows, own.num_rows)
-    left = 0
+    imputed = imputed.slice(given.before.num_rows, own.num_rows)
     for name in model.names:
         index = table.schema.get_field_index(name)
         table = table.set_column(index, table.schema.field(index), imputed[name])
-        left += pc.sum(pc.is_null(table[name], nan_is_null=True)).as_py() or 0
-    return table, {"imputed": ends.missing - left, "left": left}
+    left = _missing(table, model.names)
+    return table, {"imputed": missing - left, "left": left}
 
 
-def _far_rows(model: NRTSI, given: ShardInput, own: Any, near: Any) -> Any:
-    """The known rows beyond the neighbouring shards, of series with long gaps."""
-    if not given.long_gaps.exists():
-        return own.slice(0, 0)
-    columns = model.columns_
-    if columns.time is None:
-        # The distance of far rows is unknown if rows are numbered in each shard: they only serve
-        # series of which nothing is known nearby.
-        empty = read(near, columns, clock=model.clock_).empty
-        if columns.id is None:
-            own = own if empty else own.slice(0, 0)
-        else:
-            ids = pa.array(empty, own.schema.field(columns.id).type)
-            own = own.filter(pc.is_in(own[columns.id], ids))
-    return far_rows(given.long_gaps, given.shard, own, columns)
+def _missing(table: Any, names: Sequence[str]) -> int:
+    """Number of missing cells in these columns."""
+    return sum(pc.sum(pc.is_null(table[n], nan_is_null=True)).as_py() or 0 for n in names)
 
 
 def _impute_shards(
@@ -215,13 +180,9 @@ def _impute_shards(
     shards: Sequence[Shard],
     journal: Journal,
     options: ImputeOptions,
-    config: StreamConfig,
     listener: Listener | None,
 ) -> None:
     """Imputes every unfinished shard, and moves every file to its target once it is complete."""
-    if len(shards) > 2 and not journal.long_gaps.exists():  # two shards see each other anyway
-        names = _columns(model)
-        find_long_gaps(journal.long_gaps, shards, names, model.columns_, model.clock_, config)
     files = {name: list(own) for name, own in groupby(shards, lambda shard: shard.file.name)}
     files = {name: own for name, own in files.items() if not journal.has_file(own[0].file)}
     pending = [shard for own in files.values() for shard in own if not journal.has_shard(shard)]
@@ -230,48 +191,17 @@ def _impute_shards(
         if not left[name]:
             journal.finish_file(own)
     rows, total = sum(s.rows for s in pending), max(1, sum(s.rows for s in shards))
-    for given in _read(model, shards, pending, journal.long_gaps, config):
-        shard, name = given.shard, given.shard.file.name
+    for shard, table in zip(pending, read_shards(pending), strict=True):
+        own = table.select(model.columns_.named)
+        context = read_context(journal.context, shard, own, model)
         progress = sub_listener(listener, 1 - rows / total, shard.rows / total)
-        journal.add_shard(shard, *impute_shard(model, given, options, progress))
+        imputed = impute_shard(model, ShardInput(shard, table, *context), options, progress)
+        journal.add_shard(shard, *imputed)
         pa.default_memory_pool().release_unused()  # or fragments of freed memory add up
         rows -= shard.rows
-        left[name] -= 1
-        if not left[name]:
-            journal.finish_file(files[name])
-
-
-def _read(
-    model: NRTSI,
-    shards: Sequence[Shard],
-    pending: Sequence[Shard],
-    long_gaps: Path,
-    config: StreamConfig,
-) -> Iterator[ShardInput]:
-    """Reads each pending shard with its neighbours, which may be finished."""
-    numbers = {shard.number for shard in pending}
-    wanted = [s for s in shards if numbers & {s.number - 1, s.number, s.number + 1}]
-    names = _columns(model)
-    previous: ShardEnds | None = None
-    held: tuple[Shard, Any, ShardEnds | None] | None = None
-    for shard, table in chain(zip(wanted, read_shards(wanted), strict=True), [(None, None)]):
-        ends = None
-        if shard is not None and table.num_rows:
-            with errors_in(shard):
-                own = table.select(names)
-                ends = ShardEnds.of(shard, own, model.columns_, model.clock_, config)
-        adjacent = held is not None and shard is not None and shard.number == held[0].number + 1
-        if held is not None:
-            if held[0].number in numbers:
-                yield ShardInput(*held, previous, ends if adjacent else None, long_gaps)
-            previous = held[2] if adjacent else None
-        held = None if shard is None else (shard, table, ends)
-
-
-def _columns(model: NRTSI) -> list[str]:
-    """The columns that a fitted model reads."""
-    columns = model.columns_
-    return [n for n in (columns.time, columns.id, *(columns.values or ())) if n is not None]
+        left[shard.file.name] -= 1
+        if not left[shard.file.name]:
+            journal.finish_file(files[shard.file.name])
 
 
 def _digest(model: NRTSI) -> str:
@@ -282,7 +212,7 @@ def _digest(model: NRTSI) -> str:
     if not model.__sklearn_is_fitted__():
         return digest(json.dumps(params, sort_keys=True, default=str))
     tensors, record = model.fitted_.state()
-    about = [params, record, asdict(model.clock_), _columns(model)]
+    about = [params, record, asdict(model.clock_), model.columns_.named]
     arrays = [tensors[name] for name in sorted(tensors)]
     return digest(json.dumps(about, sort_keys=True, default=str), *arrays)
 

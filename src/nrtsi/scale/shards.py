@@ -14,18 +14,8 @@ import pyarrow.parquet as pq
 from nrtsi.core.sizes import bytes_of
 from nrtsi.errors import InputError
 
-__all__ = [
-    "BYTES_PER_CELL",
-    "SUFFIXES",
-    "InputFile",
-    "Shard",
-    "check_schemas",
-    "errors_in",
-    "input_files",
-    "needs_shards",
-    "read_shards",
-    "shards_of",
-]
+__all__ = ["BYTES_PER_CELL", "SUFFIXES", "InputFile", "Shard", "check_schemas", "errors_in"]
+__all__ += ["input_files", "needs_shards", "read_shards", "shards_of"]
 
 BYTES_PER_CELL = 400
 """Memory for a cell of a shard with its context and all copies: the worst case, in which the
@@ -44,44 +34,26 @@ class InputFile:
     """A Parquet file, as its footer describes it."""
 
     path: Path
-    name: str
-    """Path inside the input folder, with slashes; the file name of a single input."""
-
-    schema: Any
-    """The `pyarrow.Schema`."""
-
+    name: str  # path inside the input folder, with slashes; the file name of a single input
+    schema: Any  # the `pyarrow.Schema`
     rows: int
-    cuts: tuple[int, ...]
-    """The first row of each shard, and last the number of rows."""
-
-    max_rows: int
-    """Rows that a shard may have."""
-
-    group_rows: int
-    """Rows of the largest row group."""
-
-    compression: str
-    """Codec of the first column, as a writer takes it."""
-
+    cuts: tuple[int, ...]  # the first row of each shard, and last the number of rows
+    max_rows: int  # rows that a shard may have
+    group_rows: int  # rows of the largest row group
+    compression: str  # codec of the first column, as a writer takes it
     size: int
-    modified: int
-    """Nanoseconds since 1970."""
+    modified: int  # nanoseconds since 1970
 
 
 @dataclass(frozen=True)
 class Shard:
     """Rows of one file that are imputed together."""
 
-    number: int
-    """Index among the shards of all files."""
-
+    number: int  # among the shards of all files
     file: InputFile
     first: int
-    last: int
-    """One beyond its last row."""
-
-    offset: int
-    """Rows of all shards before it."""
+    last: int  # one beyond its last row
+    offset: int  # rows of all shards before it
 
     @property
     def rows(self) -> int:

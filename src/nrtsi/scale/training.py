@@ -29,11 +29,31 @@ def fitted_model(
     """
     if model.__sklearn_is_fitted__():
         return model
+    kept = {"memory_limit": model.memory_limit, "on_empty": model.on_empty}
     if not journal.model.exists():
-        _fit(journal, model, shards, listener, log_line)
+        chosen = sample_shards(shards)
+        if not chosen:
+            raise InputError(
+                "the input must have at least one row to train on, got none; add rows"
+            )
+        rows = sum(shard.rows for shard in chosen)
+        log_line(f"training on {len(chosen):,} of {len(shards):,} shards ({rows:,} rows)")
+        try:
+            panel = model.read(pa.concat_tables(_tables(chosen)))
+            for note in panel.notes:
+                log_line(note)
+            # A series that is empty in these shards may have observations in others.
+            model.set_params(on_empty="skip")
+            model.fit_panel(panel, listener=listener, path=journal.checkpoint, resume=True)
+        except InputError as error:
+            raise InputError(
+                f"{error} (found in the {len(chosen):,} shards to train on; "
+                f"a model fitted elsewhere can be given with --model)"
+            ) from error
+        if model.interrupted_:
+            raise KeyboardInterrupt  # the checkpoint has what was learned so far
         model.save(journal.model)
-    saved = load(journal.model, device=model.device)
-    return saved.set_params(memory_limit=model.memory_limit, on_empty=model.on_empty)
+    return load(journal.model, device=model.device).set_params(**kept)
 
 
 def sample_shards(shards: Sequence[Shard]) -> list[Shard]:
@@ -48,34 +68,5 @@ def sample_shards(shards: Sequence[Shard]) -> list[Shard]:
         count -= 1
 
 
-def _fit(
-    journal: Journal,
-    model: NRTSI,
-    shards: Sequence[Shard],
-    listener: Listener | None,
-    log_line: Callable[[str], None],
-) -> None:
-    chosen = sample_shards(shards)
-    if not chosen:
-        raise InputError("the input must have at least one row to train on, got none; add rows")
-    rows = sum(shard.rows for shard in chosen)
-    log_line(f"training on {len(chosen):,} of {len(shards):,} shards ({rows:,} rows)")
-    on_empty = model.on_empty
-    tables = [table.replace_schema_metadata() for s in chosen for table in read_shards([s])]
-    try:
-        panel = model.read(pa.concat_tables(tables))
-        del tables
-        for note in panel.notes:
-            log_line(note)
-        # A series that is empty in these shards may have observations in others.
-        model.set_params(on_empty="skip")
-        model.fit_panel(panel, listener=listener, path=journal.checkpoint, resume=True)
-    except InputError as error:
-        raise InputError(
-            f"{error} (found in the {len(chosen):,} shards to train on; "
-            f"a model fitted elsewhere can be given with --model)"
-        ) from error
-    finally:
-        model.set_params(on_empty=on_empty)
-    if model.interrupted_:
-        raise KeyboardInterrupt  # the checkpoint has what was learned; it is not good enough yet
+def _tables(shards: Sequence[Shard]) -> list[pa.Table]:
+    return [table.replace_schema_metadata() for s in shards for table in read_shards([s])]

@@ -150,17 +150,17 @@ def check_schemas(files: Sequence[InputFile], columns: Sequence[str] | None) -> 
 
 
 def read_shards(shards: Sequence[Shard], columns: list[str] | None = None) -> Iterator[Any]:
-    """Yields the `pyarrow.Table` of each shard; shards of one file must be consecutive.
-
-    Args:
-        shards: The shards to read, each file in one pass.
-        columns: Columns to read. Default: all.
+    """Yields the `pyarrow.Table` of each shard with these columns; default: all.
 
     Raises:
         InputError: A file cannot be read any more.
     """
-    for _, group in groupby(shards, key=lambda shard: shard.file.name):
-        own = list(group)
+    # Consecutive shards of a file are read in one pass.
+    runs = groupby(
+        enumerate(shards), key=lambda pair: (pair[1].file.name, pair[1].number - pair[0])
+    )
+    for _, run in runs:
+        own = [shard for _, shard in run]
         path = own[0].file.path
         try:
             with pq.ParquetFile(path, **_READER) as file:

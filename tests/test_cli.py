@@ -788,7 +788,8 @@ def test_the_demo_writes_its_files_and_ends_with_the_line_to_type(tmp_path):
 def test_the_demo_prints_what_it_made(tmp_path, monkeypatch):
     from nrtsi.cli import demo  # imports PyTorch
 
-    made = demo.Demo(Path("a.csv"), Path("a.png"), Path("a.html"), 428, 4320, KnownBacktest())
+    files = tuple(Path(f"a.{kind}") for kind in ("csv", "png", "html"))
+    made = demo.Demo(files, 428, 4320, KnownBacktest())
     monkeypatch.setattr(demo, "run_demo", lambda folder, **options: made)
     result = run("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -821,16 +822,16 @@ def shown(monkeypatch, capfd, seconds, *, terminal=True, quiet=False):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    clock = iter([0.0, *seconds])
-    with ProgressBar(quiet=quiet, clock=lambda: next(clock)) as bar:
-        for i, _ in enumerate(seconds):
+    now = [0.0]
+    with ProgressBar(quiet=quiet, clock=lambda: now[0]) as bar:
+        for i, now[0] in enumerate(seconds):
             bar(TrainStep(2, i, 0.125, None, (i + 1) / 10))
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capfd.readouterr().err)
 
 
 def test_the_bar_shows_level_loss_and_time_left_after_two_seconds(monkeypatch, capfd):
     text = shown(monkeypatch, capfd, [1.0, 4.0])
-    for part in ("training", "20%", "level 2", "loss 0.1250", "0:24 left"):
+    for part in ("training", "20%", "level 2", "loss 0.1250", "00:24 left"):
         assert part in text
 
 
@@ -842,10 +843,11 @@ def test_no_bar_for_short_work_or_quiet_or_no_terminal(monkeypatch, capfd):
 
 def test_time_left_restarts_with_every_phase(monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    clock = iter([0.0, 0.1, 1.0, 1.5])
-    bar = ProgressBar(clock=lambda: next(clock))
-    bar(TrainStep(None, 1, 0.5, None, 0.9))
-    bar(ImputeStep(0, 0.5))
-    assert (bar.phase, bar.phase_began) == ("imputing", 1.0)
-    bar(ImputeStep(0, 0.1))
-    assert bar.phase_began == 1.5
+    now = [0.0]
+    bar = ProgressBar(clock=lambda: now[0])
+    events = [TrainStep(None, 1, 0.5, None, 0.9), ImputeStep(0, 0.5), ImputeStep(0, 0.1)]
+    for now[0], event in zip((0.1, 1.0, 1.5), events, strict=True):
+        bar(event)
+        (task,) = bar.bar.tasks
+        assert task.start_time == now[0]
+    assert task.description == "imputing"

@@ -20,21 +20,8 @@ if TYPE_CHECKING:
     from nrtsi.scale import Summary
     from nrtsi.tables import Panel
 
-__all__ = [
-    "Console",
-    "Quiet",
-    "Verbose",
-    "absent_rows",
-    "conclusion",
-    "count",
-    "imputed_cells",
-    "methods_used",
-    "plain",
-    "shape",
-    "shards_done",
-    "training_done",
-]
-
+__all__ = ["Console", "Quiet", "Verbose", "absent_rows", "conclusion", "count", "imputed_cells"]
+__all__ += ["methods_used", "plain", "shape", "shards_done", "training_done"]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print details.")]
@@ -77,15 +64,11 @@ class Console(OptionGroup):
         ]
         failed = [[name, "failed", "", ""] for name in backtest.failed]
         _print_table(("method", "MSE", "MAE", "seconds"), rows + failed)
-        for name, reason in backtest.failed.items():
-            typer.echo(f"{name} failed: {reason}")
-        typer.echo(
-            f"{backtest.hidden:,} of {backtest.cells:,} known cells were hidden; "
-            f"errors are in standard deviations of each column"
-        )
+        hidden = f"{backtest.hidden:,} of {backtest.cells:,} known cells were hidden"
+        lines = [f"{name} failed: {reason}" for name, reason in backtest.failed.items()]
+        lines.append(f"{hidden}; errors are in standard deviations of each column")
         line = conclusion({name: s.mse for name, s in backtest.methods.items()}, advice)
-        if line is not None:
-            typer.echo(line)
+        typer.echo("\n".join([*lines, *([] if line is None else [line])]))
 
     def scores_by_gap(self, backtest: "Backtest") -> None:
         """Prints the absolute errors by column and gap length."""
@@ -180,21 +163,17 @@ def training_done(model: "NRTSI", path: Path | None, began: float) -> str:
     about = model.info()
     network = about["network"]
     unusual = "" if network.startswith("rows") else f" ({network})"
-    used = [
-        f", {name}: {text}" for name, text in about["predictors"].items() if text != "not used"
-    ]
-    return f", {count(model.steps_, 'step')} in {seconds}{unusual}{''.join(used)}"
+    used = {name: text for name, text in about["predictors"].items() if text != "not used"}
+    predictors = "".join(f", {name}: {text}" for name, text in used.items())
+    return f", {count(model.steps_, 'step')} in {seconds}{unusual}{predictors}"
 
 
 def methods_used(result: "ImputationResult") -> str:
     """The methods that impute each column."""
     used = result.selection
-    names = [
-        ", ".join(used.methods[index] for index in dict.fromkeys(row))
-        for row in used.table.tolist()
-    ]
+    names = [[used.methods[index] for index in dict.fromkeys(row)] for row in used.table.tolist()]
     pairs = zip(result.names, names, strict=True)
-    return "; ".join(f"{column} by {name}" for column, name in pairs)
+    return "; ".join(f"{column} by {', '.join(by)}" for column, by in pairs)
 
 
 def absent_rows(panel: "Panel") -> str | None:
@@ -203,10 +182,8 @@ def absent_rows(panel: "Panel") -> str | None:
 
     spacing = np.diff(panel.series.time)[np.diff(panel.series.owner) == 0]
     steps = np.round(spacing)
-    if spacing.size == 0 or steps.min() < 1 or np.abs(spacing - steps).max() > 0.01:
-        return None
     absent = int((steps - 1).sum())
-    if not absent:
+    if not absent or steps.min() < 1 or np.abs(spacing - steps).max() > 0.01:
         return None
     verb, them = ("seems", "it") if absent == 1 else ("seem", "them")
     spaced = panel.clock.format_duration(1.0)

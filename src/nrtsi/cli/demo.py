@@ -29,17 +29,10 @@ __all__ = ["Demo", "run_demo", "simulated_weather", "weather"]
 class Demo:
     """The files of the demonstration and the accuracy of the imputation."""
 
-    table: Path
-    plot: Path
-    report: Path
-    missing: int
-    """Number of missing cells."""
-
+    files: tuple[Path, ...]
+    missing: int  # cells
     cells: int
-    """Number of all cells."""
-
-    backtest: Backtest
-    """Errors of nrtsi and of the baselines on hidden cells."""
+    backtest: Backtest  # of nrtsi and the baselines, on hidden cells
 
 
 def weather() -> Table:
@@ -59,13 +52,7 @@ def simulated_weather() -> Table:
 
 
 def run_demo(
-    folder: Path,
-    *,
-    budget: str = "45s",
-    steps: int | None = None,
-    preset: str | None = None,
-    overwrite: bool = False,
-    listener: Listener | None = None,
+    folder: Path, *, budget: str = "45s", overwrite: bool = False, listener: Listener | None = None
 ) -> Demo:
     """Imputes the bundled table, plots it, back-tests the model and writes a report.
 
@@ -74,11 +61,16 @@ def run_demo(
     """
     path, picture = folder / "weather_filled.csv", folder / "weather.png"
     page = folder / "weather_report.html"
-    _make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be created: {error.strerror}; choose another folder with --out"
+        ) from error
     check_output(path, overwrite=overwrite)
     check_writable(picture, overwrite=overwrite)
     check_report(page, overwrite=overwrite)
-    table, model = weather(), NRTSI(budget=budget, steps=steps, preset=preset)
+    table, model = weather(), NRTSI(budget=budget)
     panel = model.read(table.typed)
     model.fit_panel(panel, listener=listener)
     result = model.run(ImputeTask.of(panel), listener, intervals=True)
@@ -97,17 +89,7 @@ def run_demo(
     )
     write_report(page, report, overwrite=overwrite)
     observed = panel.series.observed
-    missing = int((~observed).sum())
-    return Demo(path, picture, page, missing, observed.size, backtest)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be created: {error.strerror}; choose another folder with --out"
-        ) from error
+    return Demo((path, picture, page), int((~observed).sum()), observed.size, backtest)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import typer
 
 from nrtsi import __version__
 from nrtsi.cli import bench, data, plot
-from nrtsi.cli.command import DATA, OUTPUT, command, new_app
+from nrtsi.cli.command import command, new_app
 from nrtsi.cli.console import (
     Console,
     Quiet,
@@ -31,6 +31,7 @@ from nrtsi.cli.console import (
 )
 from nrtsi.cli.options import (
     Data,
+    DataOrFolder,
     Json,
     Model,
     Out,
@@ -39,6 +40,7 @@ from nrtsi.cli.options import (
     ResultOptions,
     Settings,
     StreamOptions,
+    output,
 )
 from nrtsi.cli.stream import check_in_memory, impute_in_shards, reject_options
 from nrtsi.core.launch import launch
@@ -85,17 +87,15 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+]
+
+
 @app.callback()
 def _general(
-    ctx: typer.Context,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
+    ctx: typer.Context, quiet: Quiet = False, verbose: Verbose = False, version: Version = False
 ) -> None:
     process = launch()
     ctx.obj = Console(quiet or not process.is_first, verbose)
@@ -114,14 +114,10 @@ def _general(
 @command(app)
 def fit(
     data: Data,
-    out: Annotated[
-        Path, typer.Option(help="Model file to write: model.nrtsi.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, output("Model file to write: model.nrtsi.")],
     settings: Settings,
     console: Console,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run.", rich_help_panel=OUTPUT)
-    ] = False,
+    resume: Annotated[bool, output("Continue an interrupted run.", "--resume")] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Train a model on DATA and save it."""
@@ -154,21 +150,10 @@ def fit(
 
 @command(app)
 def impute(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            help="CSV or Parquet file, or a folder of Parquet files.",
-            rich_help_panel=DATA,
-        ),
-    ],
+    data: DataOrFolder,
     settings: Settings,
     out: Annotated[
-        Path,
-        typer.Option(
-            help="File to write: .csv, .tsv or .parquet; a folder if DATA is one.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path, output("File to write: .csv, .tsv or .parquet; a folder if DATA is one.")
     ],
     results: ResultOptions,
     query: QueryOptions,
@@ -176,10 +161,7 @@ def impute(
     console: Console,
     model: Model = None,
     report: Annotated[
-        Path | None,
-        typer.Option(
-            help="HTML report to write: gaps, accuracy and settings.", rich_help_panel=OUTPUT
-        ),
+        Path | None, output("HTML report to write: gaps, accuracy and settings.")
     ] = None,
 ) -> None:
     """Impute the missing values of DATA, with a saved model or one that is trained on DATA."""
@@ -215,7 +197,7 @@ def impute(
         write_table(out, table, overwrite=stream.overwrite)
         console.report(f"wrote {out}: nothing was missing")
         return
-    result = _run(imputer, task, console, new=new, intervals=report is not None)
+    result = _run(imputer, task, console, intervals=report is not None)
     frame = result.frame()
     written = table.fill(frame) if whole else table.without_text(frame)
     write_table(out, written, overwrite=stream.overwrite)
@@ -230,9 +212,7 @@ def impute(
 @command(app)
 def report(
     data: Data,
-    out: Annotated[
-        Path, typer.Option(help="HTML file to write: report.html.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, output("HTML file to write: report.html.")],
     settings: Settings,
     results: ResultOptions,
     console: Console,
@@ -248,8 +228,7 @@ def report(
     options = ImputeOptions(**results.given())
     frame, began = read_table(data).typed, time.monotonic()
     imputer, panel = _open_model(model, settings, frame, console)
-    task = ImputeTask.of(panel, options)
-    result = _run(imputer, task, console, new=model is None, intervals=True)
+    result = _run(imputer, ImputeTask.of(panel, options), console, intervals=True)
     _write_report(out, data, imputer, result, console, overwrite=overwrite)
     console.report(f"wrote {out}: {shape(panel)}{training_done(imputer, model, began)}")
 
@@ -261,12 +240,8 @@ def sample(
     settings: Settings,
     console: Console,
     model: Model = None,
-    draws: Annotated[
-        int, typer.Option(min=1, help="Number of draws.", rich_help_panel=OUTPUT)
-    ] = 10,
-    method: Annotated[
-        str, typer.Option(help="As for impute: nrtsi, auto, …", rich_help_panel=OUTPUT)
-    ] = "nrtsi",
+    draws: Annotated[int, output("Number of draws.", min=1)] = 10,
+    method: Annotated[str, output("As for impute: nrtsi, auto, …")] = "nrtsi",
     overwrite: Overwrite = False,
 ) -> None:
     """Draw several imputations of DATA, which differ by their uncertainty."""
@@ -304,9 +279,8 @@ def evaluate(
         typer.echo(json.dumps(backtest.to_json(), indent=2))
         return
     given = settings.values
-    advice = f"a longer --budget ({given.get('budget', '60s')})"
-    if "steps" in given:
-        advice = f"more --steps ({given['steps']})"
+    budget, steps = given.get("budget", "60s"), given.get("steps")
+    advice = f"a longer --budget ({budget})" if steps is None else f"more --steps ({steps})"
     console.scores_by_gap(backtest)
     console.scores(backtest, None if model else advice)
 
@@ -332,10 +306,8 @@ def info(
 @command(app)
 def demo(
     console: Console,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write to.")] = Path(
-        "demo"
-    ),
-    budget: Annotated[str, typer.Option(metavar="TIME", help="Training time.")] = "45s",
+    out: Annotated[Path, output("Folder to write to.", metavar="FOLDER")] = Path("demo"),
+    budget: Annotated[str, output("Training time.", metavar="TIME")] = "45s",
     overwrite: Overwrite = False,
 ) -> None:
     """Impute a small weather table that comes with nrtsi, and report the accuracy."""
@@ -346,7 +318,7 @@ def demo(
     with console.progress() as listener:
         result = run_demo(out, budget=budget, overwrite=overwrite, listener=listener)
     typer.echo(f"imputed  {result.missing:,} of {result.cells:,} cells of a weather station")
-    for path in (result.table, result.plot, result.report):
+    for path in result.files:
         typer.echo(f"wrote    {path}")
     console.scores(result.backtest, f"a longer --budget ({budget})")
     typer.echo("\nNow your own file:\n\n  nrtsi impute your.csv --out filled.csv\n")
@@ -394,20 +366,18 @@ def _model(path: Path | None, settings: Settings, *allowed: str) -> "NRTSI":
     given = settings.given()
     if path is None:
         return NRTSI(**given)
-    settings.reject_all_but(
-        "seed", "device", "on_empty", *allowed, because="with --model, which has its own"
-    )
+    settings.reject_all_but("seed", "device", "on_empty", *allowed)
     if given.get("on_empty", "error") not in ("error", "skip"):
         raise InputError(f"--on-empty must be error or skip, got {given['on_empty']!r}")
     return load(path, device=given.pop("device", "auto")).set_params(**given)
 
 
 def _run(
-    model: "NRTSI", task: "ImputeTask", console: Console, *, new: bool, intervals: bool
+    model: "NRTSI", task: "ImputeTask", console: Console, *, intervals: bool
 ) -> "ImputationResult":
     """Imputes the data of a task, with a new model after it is fitted on them."""
     with console.progress() as listener:
-        if new:
+        if not model.__sklearn_is_fitted__():
             model.fit_panel(task.panel, listener=listener)
         return model.run(task, listener, intervals=intervals)
 
@@ -421,16 +391,13 @@ def _write_report(
     *,
     overwrite: bool,
 ) -> None:
-    """Back-tests the fitted model and the baselines, and writes the report.
-
-    If the result has other rows than the data, the data are imputed too.
-    """
+    """Back-tests the model and writes the report on all rows of the data."""
     from nrtsi.imputer.options import ImputeTask
     from nrtsi.imputer.selection import backtest_panel
     from nrtsi.report import write_report
     from nrtsi.report.build import report_of
 
-    panel, options = result.task.panel, result.task.options
+    panel, options, note = result.task.panel, result.task.options, absent_rows(result.task.panel)
     with console.progress() as listener:
         backtest = backtest_panel(model, panel, listener=listener)
         if result.task.query is not panel:
@@ -443,6 +410,6 @@ def _write_report(
         source=data.name,
         command=shlex.join(["nrtsi", *sys.argv[1:]]),
         settings=model.info(),
-        remarks=[note] if (note := absent_rows(panel)) is not None else [],
+        remarks=[] if note is None else [note],
     )
     write_report(path, content, overwrite=overwrite)

@@ -18,63 +18,53 @@ from nrtsi.errors import InputError
 
 __all__ = [
     "Data",
+    "DataOrFolder",
     "Json",
     "LibraryOption",
     "Model",
     "Out",
     "Overwrite",
     "QueryOptions",
-    "ResultOptions",
-    "Settings",
-    "StreamOptions",
 ]
+__all__ += ["ResultOptions", "Settings", "StreamOptions", "output"]
 
-Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="CSV or Parquet file.", rich_help_panel=DATA)
-]
+
+def output(help: str, *flags: str, **settings: Any) -> Any:
+    """An option in the section of the output."""
+    return typer.Option(*flags, help=help, rich_help_panel=OUTPUT, **settings)
+
+
+def _data(help: str) -> Any:
+    return typer.Argument(metavar="DATA", help=help, rich_help_panel=DATA)
+
+
+Data = Annotated[Path, _data("CSV or Parquet file.")]
+DataOrFolder = Annotated[Path, _data("CSV or Parquet file, or a folder of Parquet files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Model = Annotated[
-    Path | None,
-    typer.Option(
-        help="Model written by `nrtsi fit`. Default: train on DATA.", rich_help_panel=TRAINING
-    ),
-]
-Out = Annotated[
-    Path,
-    typer.Option(help="File to write: .csv, .tsv or .parquet.", rich_help_panel=OUTPUT),
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=OUTPUT)
-]
+_MODEL = "Model written by `nrtsi fit`. Default: train on DATA."
+Model = Annotated[Path | None, typer.Option(help=_MODEL, rich_help_panel=TRAINING)]
+Out = Annotated[Path, output("File to write: .csv, .tsv or .parquet.")]
+Overwrite = Annotated[bool, output("Replace an existing output.", "--overwrite")]
 
 
 # Help from docstrings ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Parameter:
-    """A parameter of the library: its type, default and description, as the source has them."""
-
-    kind: str
-    default: Any
-    text: str
-
-
 @cache
-def _parameters(method: str) -> dict[str, _Parameter]:
-    """The parameters of a method of `NRTSI`; of the constructor, the class documents them.
+def _parameters(method: str) -> dict[str, tuple[str, Any, str]]:
+    """The type, default and description of each parameter of a method of `NRTSI`.
 
-    The source is parsed, not imported: the import takes seconds, and a help text should not.
+    Those of the constructor are documented by the class. The source is parsed, not imported: the
+    import takes seconds, and a help text should not.
     """
     source = (Path(nrtsi.__file__).parent / "imputer" / "nrtsi.py").read_text("utf-8")
     kinds = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     owner = next(node for node in kinds if node.name == "NRTSI")
     functions = (node for node in owner.body if isinstance(node, ast.FunctionDef))
     function = next(node for node in functions if node.name == method)
-    documented = owner if method == "__init__" else function
-    texts = _descriptions(ast.get_docstring(documented) or "")
+    texts = _descriptions(ast.get_docstring(owner if method == "__init__" else function) or "")
     return {
-        each.arg: _Parameter(
+        each.arg: (
             ast.unparse(each.annotation) if each.annotation else "",
             ast.literal_eval(default) if default is not None else None,
             texts.get(each.arg, ""),
@@ -106,55 +96,45 @@ _TYPES = {"int": int, "float": float, "bool": bool}
 
 @dataclass(frozen=True)
 class LibraryOption:
-    """An option that sets a parameter of the library.
+    """How an option that sets a parameter of the library is shown and read."""
 
-    Args:
-        name: The name of the parameter.
-        panel: The section of the help.
-        metavar: What stands for the value in the help.
-        help: Replaces the description of the library.
-        minimum: The smallest number that is accepted.
-        parse: Converts the text of the option.
-    """
-
-    name: str
     panel: str
     metavar: str | None = None
-    help: str | None = None
+    parse: Callable[[str], Any] | None = None  # converts the text of the option
+    help: str | None = None  # replaces the description of the library
     minimum: int | None = None
-    parse: Callable[[str], Any] | None = None
 
-    def declared(self, known: _Parameter) -> inspect.Parameter:
+    def declared(self, name: str, kind: str, default: Any, text: str) -> inspect.Parameter:
         """The option as typer takes it; None stands for the default of the library."""
-        kind = _TYPES.get(known.kind.removesuffix(" | None"), str)
-        text = self.help or known.text
-        default = known.default
+        of = _TYPES.get(kind.removesuffix(" | None"), str)
+        text = self.help or text
         if default is not None and default is not False and "Default" not in text:
             text += f" Default: {default}."
-        flags = [as_option(self.name)] if kind is bool else []
         option = typer.Option(
-            *flags,
+            *([as_option(name)] if of is bool else []),
             help=text,
             metavar=self.metavar,
             min=self.minimum,
             rich_help_panel=self.panel,
         )
         return inspect.Parameter(
-            self.name,
+            name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=False if kind is bool else None,
-            annotation=Annotated[kind if kind is bool else kind | None, option],
+            default=False if of is bool else None,
+            annotation=Annotated[of if of is bool else of | None, option],
         )
 
 
 class _LibraryOptions(OptionGroup):
     """A group of options that are parameters of a method of `NRTSI`."""
 
-    options: ClassVar[tuple[LibraryOption, ...]]
+    options: ClassVar[dict[str, LibraryOption]]
+    exclusive: ClassVar[tuple[str, ...]]
+    """Two options of which one may be given."""
 
     def __init_subclass__(cls, method: str) -> None:
         known = _parameters(method)
-        parameters = [option.declared(known[option.name]) for option in cls.options]
+        parameters = [option.declared(name, *known[name]) for name, option in cls.options.items()]
         cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __init__(self, **values: Any) -> None:
@@ -164,19 +144,24 @@ class _LibraryOptions(OptionGroup):
         """The options that the user gave, as arguments of the library.
 
         Raises:
-            InputError: One cannot be read.
+            InputError: One cannot be read, or two contradict each other.
         """
-        parsers = {option.name: option.parse for option in self.options}
+        if self.exclusive and all(name in self.values for name in self.exclusive):
+            both = " and ".join(map(as_option, self.exclusive))
+            raise InputError(f"{both} must not both be given; leave one of them out")
         return {
-            name: value if (parse := parsers[name]) is None else parse(value)
+            name: value if (parse := self.options[name].parse) is None else parse(value)
             for name, value in self.values.items()
         }
 
-    def reject_all_but(self, *names: str, because: str) -> None:
-        """Raises `InputError` for an option that would be ignored."""
+    def reject_all_but(self, *names: str) -> None:
+        """Raises `InputError` for an option that a saved model would ignore."""
         for name in self.values:
             if name not in names:
-                raise InputError(f"{as_option(name)} must not be given {because}; leave it out")
+                raise InputError(
+                    f"{as_option(name)} must not be given with --model, which has its own; "
+                    f"leave it out"
+                )
 
 
 # Text of options --------------------------------------------------------------------------------
@@ -284,76 +269,61 @@ def _frame(text: str) -> Any:
 class Settings(_LibraryOptions, method="__init__"):
     """The parameters of `NRTSI`: columns and training."""
 
-    options = (
-        LibraryOption("time", DATA),
-        LibraryOption("id", DATA),
-        LibraryOption("columns", DATA, "A,B,C", parse=_names("--columns")),
-        LibraryOption(
-            "bounds",
+    options: ClassVar = {
+        "time": LibraryOption(DATA),
+        "id": LibraryOption(DATA),
+        "columns": LibraryOption(DATA, "A,B,C", _names("--columns")),
+        "bounds": LibraryOption(
             DATA,
             "A=0:,B=0:100",
+            _bounds,
             "Lower and upper bound of the values of a column; one of them may be left out.",
-            parse=_bounds,
         ),
-        LibraryOption("on_empty", DATA),
-        LibraryOption("budget", TRAINING, "TIME", parse=_duration),
-        LibraryOption("steps", TRAINING, minimum=1),
-        LibraryOption("preset", TRAINING),
-        LibraryOption("seed", TRAINING, minimum=0),
-        LibraryOption("device", TRAINING),
-        LibraryOption("setting", ADVANCED),
-        LibraryOption("mask", ADVANCED),
-        LibraryOption("max_level", ADVANCED, "LEVEL", parse=_level),
-        LibraryOption("scaling", ADVANCED),
-        LibraryOption("predictors", ADVANCED, "A,B,C|none", parse=_predictors),
-    )
-
-    def given(self) -> dict[str, Any]:
-        """As in the base class.
-
-        Raises:
-            InputError: Options contradict each other, or one cannot be read.
-        """
-        if "budget" in self.values and "steps" in self.values:
-            raise InputError("--budget and --steps must not both be given; leave one of them out")
-        return super().given()
+        "on_empty": LibraryOption(DATA),
+        "budget": LibraryOption(TRAINING, "TIME", _duration),
+        "steps": LibraryOption(TRAINING, minimum=1),
+        "preset": LibraryOption(TRAINING),
+        "seed": LibraryOption(TRAINING, minimum=0),
+        "device": LibraryOption(TRAINING),
+        "setting": LibraryOption(ADVANCED),
+        "mask": LibraryOption(ADVANCED),
+        "max_level": LibraryOption(ADVANCED, "LEVEL", _level),
+        "scaling": LibraryOption(ADVANCED),
+        "predictors": LibraryOption(ADVANCED, "A,B,C|none", _predictors),
+    }
+    exclusive = ("budget", "steps")
 
 
 class ResultOptions(_LibraryOptions, method="impute"):
     """The options of `NRTSI.impute` that `ImputeOptions` has."""
 
-    options = (
-        LibraryOption("method", OUTPUT),
-        LibraryOption("interval", OUTPUT, "P"),
-        LibraryOption("max_gap", OUTPUT, "TIME"),
-        LibraryOption("max_width", OUTPUT, "W|A=2,B=10", parse=_widths),
-        LibraryOption("provenance", OUTPUT),
-    )
+    options: ClassVar = {
+        "method": LibraryOption(OUTPUT),
+        "interval": LibraryOption(OUTPUT, "P"),
+        "max_gap": LibraryOption(OUTPUT, "TIME"),
+        "max_width": LibraryOption(OUTPUT, "W|A=2,B=10", _widths),
+        "provenance": LibraryOption(OUTPUT),
+    }
+    exclusive = ()
 
 
 class QueryOptions(_LibraryOptions, method="impute"):
     """The options of `NRTSI.impute` that choose the rows to return."""
 
-    options = (
-        LibraryOption(
-            "at",
-            OUTPUT,
-            "FILE",
-            "Return the values at the times (and ids) of this table only.",
-            parse=_frame,
+    options: ClassVar = {
+        "at": LibraryOption(
+            OUTPUT, "FILE", _frame, "Return the values at the times (and ids) of this table only."
         ),
-        LibraryOption("every", OUTPUT, "TIME"),
-    )
+        "every": LibraryOption(OUTPUT, "TIME"),
+    }
+    exclusive = ("at", "every")
 
-    def given(self) -> dict[str, Any]:
-        """As in the base class.
 
-        Raises:
-            InputError: Both options are given.
-        """
-        if len(self.values) > 1:
-            raise InputError("--at and --every must not both be given; leave one of them out")
-        return super().given()
+_MEMORY = (
+    "Working memory, such as 512MB or 4GiB. A Parquet file that needs more, and any folder, is "
+    "imputed in shards. Default: 1GiB."
+)
+_RESUME = "Continue an interrupted run that imputes in shards."
 
 
 @dataclass(frozen=True)
@@ -362,19 +332,8 @@ class StreamOptions(OptionGroup):
 
     overwrite: Overwrite = False
     memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Working memory, such as 512MB or 4GiB. A Parquet file that needs more, and any "
-            "folder, is imputed in shards. Default: 1GiB.",
-            rich_help_panel=ADVANCED,
-        ),
+        str | None, typer.Option(metavar="SIZE", help=_MEMORY, rich_help_panel=ADVANCED)
     ] = None
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Continue an interrupted run that imputes in shards.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = False
+    resume: Annotated[bool, typer.Option("--resume", help=_RESUME, rich_help_panel=ADVANCED)] = (
+        False
+    )

@@ -46,11 +46,9 @@ class PlotOptions(OptionGroup):
 
 
 def _number(name: str, help: str, default: int | None = None, **limits: Any) -> inspect.Parameter:
-    option = typer.Option(f"--{name}", help=help, **limits)
-    kind = Annotated[int | None, option] if default is None else Annotated[int, option]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
-    )
+    kind = Annotated[int | None, typer.Option(f"--{name}", help=help, **limits)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=kind)
 
 
 PLOTS = {
@@ -79,29 +77,24 @@ PLOTS = {
 
 
 def _add_plot(name: str, help: str, extra: list[inspect.Parameter]) -> None:
-    def draw(data: Path, options: PlotOptions, console: Console, **values: Any) -> None:
+    def draw(data: Data, options: PlotOptions, console: Console, **values: Any) -> None:
         from nrtsi.imputer.functions import load
         from nrtsi.report import plots
         from nrtsi.tables.files import read_table
 
         plots.check_picture(options.out, overwrite=options.overwrite)
-        frame, model, make = read_table(data).typed, load(options.model), f"plot_{name}"
-        seed = values.pop("seed", None)
-        if seed is not None:
+        frame, model = read_table(data).typed, load(options.model)
+        if (seed := values.pop("seed", None)) is not None:
             model.set_params(seed=seed)
-        view: dict[str, Any] = {"series": options.series, "columns": options.column}
+        values |= {"series": options.series, "columns": options.column, "plane": options.plane}
         with console.progress() as listener:
             if name == "draws":
-                view["listener"] = listener
-            getattr(plots, make)(options.out, model, frame, plane=options.plane, **view, **values)
+                values["listener"] = listener
+            getattr(plots, f"plot_{name}")(options.out, model, frame, **values)
         console.report(f"wrote {options.out}")
 
-    fixed = inspect.signature(draw).parameters
-    first = fixed["data"].replace(annotation=Data)
-    parameters = [first, fixed["options"], fixed["console"], *extra]
-    draw.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    )
+    *fixed, _ = inspect.signature(draw).parameters.values()
+    draw.__signature__ = inspect.Signature([*fixed, *extra])  # type: ignore[attr-defined]
     command(app, name, help)(draw)
 
 
@@ -171,9 +164,7 @@ def gaps(
     given, fitted = settings.given(), None
     frame = read_table(data).typed
     if model is not None:
-        settings.reject_all_but(
-            "seed", "device", "mask", because="with --model, which has its own"
-        )
+        settings.reject_all_but("seed", "device", "mask")
         fitted = load(model, device=given.pop("device", "auto")).set_params(**given)
         given = {}
     with console.progress() as listener:

@@ -3,13 +3,12 @@
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from nrtsi.core.events import Event, TrainStep
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
+    from rich.progress import Progress
 
 __all__ = ["ProgressBar"]
 
@@ -29,88 +28,55 @@ class ProgressBar:
         self.shown = not quiet and sys.stderr.isatty()
         self.clock = clock
         self.began = clock()
-        self.phase = ""
-        self.phase_began = self.began
-        self.phase_from = 0.0
-        self.reached = 0.0
-        self.bar: RichProgress | None = None
+        self.bar: Progress | None = None
 
     def __enter__(self) -> "ProgressBar":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.bar is not None:
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None and self.bar.live.is_started:
             self.bar.stop()
 
     def __call__(self, event: Event) -> None:
         """Shows `event`."""
         if not self.shown:
             return
-        now = self.clock()
-        self._follow(event, now)
-        if self.bar is None and now - self.began >= DELAY:
-            self.bar = _bar()
-            self.bar.add_task("", total=1.0, details="", left="")
-            self.bar.start()
-        if self.bar is not None:
-            self.bar.update(
-                self.bar.task_ids[0],
-                description=self.phase,
-                completed=event.fraction,
-                details=_details(event),
-                left=self._left(event.fraction, now),
-            )
-
-    def _follow(self, event: Event, now: float) -> None:
-        """Restarts the clock when training or an imputation begins."""
+        if self.bar is None:
+            self.bar = _bar(self.clock)
         phase = "training" if isinstance(event, TrainStep) else "imputing"
-        if phase != self.phase or event.fraction < self.reached:
-            self.phase, self.phase_began, self.phase_from = phase, now, event.fraction
-        self.reached = event.fraction
+        loss = f"loss {event.loss:.4f}" if isinstance(event, TrainStep) else ""
+        level = "" if event.level is None else f"level {event.level}"
+        for task in self.bar.tasks:
+            # The remaining time is that of one training or one imputation.
+            if task.description != phase or event.fraction < task.completed:
+                self.bar.remove_task(task.id)
+        if not self.bar.tasks:
+            self.bar.add_task(phase, total=1.0, details="")
+        details = f"{level}  {loss}".strip()
+        self.bar.update(self.bar.task_ids[0], completed=event.fraction, details=details)
+        if not self.bar.live.is_started and self.clock() - self.began >= DELAY:
+            self.bar.start()
 
-    def _left(self, fraction: float, now: float) -> str:
-        """Remaining time of this phase at the average speed so far."""
-        done = fraction - self.phase_from
-        if done <= 0.0:
-            return ""
-        seconds = (now - self.phase_began) * max(0.0, 1.0 - fraction) / done
-        return f"{_clock_time(round(seconds))} left"
 
-
-def _bar() -> "RichProgress":
+def _bar(clock: Callable[[], float]) -> "Progress":
     # Imported here: `nrtsi --help` should not wait for it.
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
         TaskProgressColumn(),
         TextColumn("{task.fields[details]}"),
-        TextColumn("{task.fields[left]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
         console=Console(stderr=True),
+        get_time=clock,
         transient=True,
     )
-
-
-def _details(event: Event) -> str:
-    parts = [] if event.level is None else [f"level {event.level}"]
-    if isinstance(event, TrainStep):
-        parts.append(f"loss {event.loss:.4f}")
-    return "  ".join(parts)
-
-
-def _clock_time(seconds: int) -> str:
-    """Hours, minutes and seconds.
-
-    >>> _clock_time(90), _clock_time(3661)
-    ('1:30', '1:01:01')
-    """
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

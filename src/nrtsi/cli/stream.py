@@ -69,17 +69,12 @@ def impute_in_shards(
     fitted = model.__sklearn_is_fitted__()
     try:
         with console.progress() as listener:
-            summary = impute_files(
-                model,
-                data,
-                out,
-                memory_limit=stream.memory_limit,
-                options=options,
-                resume=stream.resume,
-                overwrite=stream.overwrite,
-                listener=listener,
-                log_line=console.note,
-            )
+            given: dict[str, Any] = {
+                "options": options,
+                "listener": listener,
+                "log_line": console.note,
+            }
+            summary = impute_files(model, data, out, **vars(stream), **given)
     except KeyboardInterrupt:
         kept = f"finished work is in {work_folder(out)}"
         typer.echo(f"nrtsi: interrupted; {kept}: add --resume to continue", err=True)

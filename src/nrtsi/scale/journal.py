@@ -1,5 +1,6 @@
 """The folder of an unfinished run: its settings, finished shards and their counts."""
 
+import errno
 import json
 import os
 import re
@@ -154,11 +155,18 @@ class Journal:
         if len(paths) > 1:
             path = self.folder / "joined.parquet"
             _concatenate(paths, path, file)
-        target = self.targets[file.name]
-        self._record(f"file {file.name}", _stamp(path))
+        key, target = f"file {file.name}", self.targets[file.name]
+        self._record(key, _stamp(path))
         with _writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target.resolve())  # the target of a link, not the link
+            try:
+                path.replace(target.resolve())  # the target of a link, not the link
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                with atomic(target) as temporary:  # on another disk: a mount, or a link to it
+                    shutil.copyfile(path, temporary)
+                    self._record(key, _stamp(temporary))
         for each in paths:
             each.unlink(missing_ok=True)  # a single one has been moved
 

@@ -1,3 +1,4 @@
+import copy
 import re
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from nrtsi import NRTSI, load
+from nrtsi import NRTSI
 from nrtsi.cli.main import app
 from nrtsi.cli.progress import ProgressBar
 from nrtsi.config import StreamConfig
@@ -617,13 +618,6 @@ def test_a_folder_inside_the_output_may_be_on_another_disk(model, folder, tmp_pa
 # An interrupted run ----------------------------------------------------------------------------
 
 
-def load_again(model):
-    """The same model from a file."""
-    with TemporaryDirectory() as place:
-        model.save(Path(place) / "m.nrtsi")
-        return load(Path(place) / "m.nrtsi")
-
-
 class InterruptionError(Exception):
     """Stands for a crash."""
 
@@ -671,7 +665,7 @@ def test_another_model_memory_or_input_is_refused(model, begun):
         with pytest.raises(InputError, match=f"cannot resume the run in .*: the {message}"):
             impute_files(model, folder, out, resume=True, **options)
 
-    refused("model has changed; use the original one, or", load_again(model).set_params(seed=1))
+    refused("model has changed; use the original one, or", copy.copy(model).set_params(seed=1))
     refused("memory limit has changed;", memory_limit="2GiB")
     day = write(folder / "b/day-1.PQ", table(40))
     refused(r"input has changed \(b/day-1.PQ was changed\)")
@@ -684,7 +678,7 @@ def test_another_model_memory_or_input_is_refused(model, begun):
 
 
 def test_on_empty_may_change_when_a_run_resumes(model, begun):
-    lenient = load_again(model).set_params(on_empty="skip", memory_limit="3GiB")
+    lenient = copy.copy(model).set_params(on_empty="skip", memory_limit="3GiB")
     assert impute_files(lenient, *begun, resume=True).files == 3
     assert (lenient.memory_limit, lenient.on_empty) == ("3GiB", "skip")
 

@@ -249,7 +249,7 @@ class _Tracker:
 
 def _near_rows(series: SeriesSet, config: StreamConfig) -> tuple[Rows, Rows]:
     """The rows that the shard before this one needs, and those that the next one needs."""
-    observed = _ends(series, np.logical_or.reduce(series.observed, axis=1), config.context_rows)
+    observed = _ends(series, series.has_data, config.context_rows)
     known = _known_ends(series, config.channel_rows)
     return observed[0] | known[0], observed[1] | known[1]
 

@@ -129,8 +129,7 @@ class _LibraryOptions(OptionGroup):
     """A group of options that are parameters of a method of `NRTSI`."""
 
     options: ClassVar[dict[str, LibraryOption]]
-    exclusive: ClassVar[tuple[str, ...]]
-    """Two options of which one may be given."""
+    exclusive: ClassVar[tuple[str, ...]] = ()  # two options, of which one may be given
 
     def __init_subclass__(cls, method: str) -> None:
         known = _parameters(method)
@@ -304,7 +303,6 @@ class ResultOptions(_LibraryOptions, method="impute"):
         "max_width": LibraryOption(OUTPUT, "W|A=2,B=10", _widths),
         "provenance": LibraryOption(OUTPUT),
     }
-    exclusive = ()
 
 
 class QueryOptions(_LibraryOptions, method="impute"):

@@ -229,18 +229,14 @@ def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
             f"the output must not overlap the input {source}, which is read while it is "
             f"written, got {target}; choose another --out"
         )
-    if source.is_dir():
-        _check_folder(source, target, overwrite=overwrite)
+    if source.is_file():
+        if target.suffix.lower() not in SUFFIXES:
+            raise InputError(
+                f"{target} must end in {' or '.join(SUFFIXES)}, because {source} is imputed in "
+                f"shards; rename it, or raise the memory limit"
+            )
+        check_writable(target, overwrite=overwrite)
         return
-    if target.suffix.lower() not in SUFFIXES:
-        raise InputError(
-            f"{target} must end in {' or '.join(SUFFIXES)}, because {source} is imputed in "
-            f"shards; rename it, or raise the memory limit"
-        )
-    check_writable(target, overwrite=overwrite)
-
-
-def _check_folder(source: Path, target: Path, *, overwrite: bool) -> None:
     tables = (*SUFFIXES, ".csv", ".tsv", ".gz")
     if target.is_file() or (target.suffix in tables and target.suffix != source.suffix):
         raise InputError(

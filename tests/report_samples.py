@@ -64,7 +64,7 @@ def report(*shown, names=None, first=None, **changes):
         "series": shown,
         "series_count": len(shown),
         "level": 0.9,
-        "remarks": ("time: column 'time' (guessed)",),
+        "remarks": ("time: column 'time' (detected)",),
         "command": "nrtsi report a.csv --out report.html",
         "settings": {"seed": 0, "methods": ["nrtsi", "linear"]},
     }

@@ -87,7 +87,7 @@ def test_two_processes_train_what_one_trains_with_twice_the_windows(table, tmp_p
     assert run.returncode == 0, errors
     assert said.startswith(f"wrote {out}: 1 column, 1 series, 24 steps")
     assert said.count("\n") == 1
-    assert errors.count("values: column 'x' (guessed)") == 1
+    assert errors.count("values: column 'x' (detected)") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "model.nrtsi"]
     together = load(out)
     assert [record["step"] for record in together.history_] == [10, 20, 24]

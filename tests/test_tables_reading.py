@@ -30,15 +30,15 @@ def test_a_column_named_like_time_is_the_time():
     panel = read(pd.DataFrame({"Timestamp": DAYS, "other": DAYS, "x": [1.0, np.nan, 2.0]}))
     assert panel.columns == Columns("Timestamp", None, ("x",))
     assert panel.notes == (
-        "time: column 'Timestamp' (guessed)",
-        "values: column 'x' (guessed)",
+        "time: column 'Timestamp' (detected)",
+        "values: column 'x' (detected)",
     )
 
 
 def test_the_only_column_with_datetimes_is_the_time():
     panel = read(pl.DataFrame({"x": [1.0, None, 2.0], "moment": DAYS}))
     assert panel.columns.time == "moment"
-    assert panel.notes[0] == "time: column 'moment' (guessed, the only one with datetimes)"
+    assert panel.notes[0] == "time: column 'moment' (detected, the only one with datetimes)"
 
 
 def test_without_a_time_column_rows_are_counted():
@@ -64,7 +64,7 @@ def test_text_of_any_name_that_holds_dates_is_the_time(dates):
     panel = read(pl.DataFrame({"note": list("abc"), "wann": dates, "x": [1.0, None, 2.0]}))
     assert panel.columns.time == "wann"
     assert panel.clock.kind == "datetime"
-    assert panel.notes[0] == "time: column 'wann' (guessed: it holds dates)"
+    assert panel.notes[0] == "time: column 'wann' (detected: it holds dates)"
 
 
 def test_the_order_of_day_and_month_may_follow_from_a_late_row():
@@ -98,7 +98,7 @@ def test_a_first_column_is_the_time_if_it_increases(numbers):
 def test_the_note_on_an_increasing_first_column_gives_the_reason():
     panel = read(pl.DataFrame({"epoch": [3, 5, 9], "x": [1.0, None, 2.0]}))
     assert panel.columns == Columns("epoch", None, ("x",))
-    assert panel.notes[0] == "time: column 'epoch' (guessed: it always increases)"
+    assert panel.notes[0] == "time: column 'epoch' (detected: it always increases)"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_repeating_times_require_an_id_column(name):
     assert panel.columns == Columns("time", name, ("x",))
     assert panel.ids == (7, 3)
     assert list(panel.series.keys) == ["7", "3"]
-    assert f"id: column {name!r} (guessed, 2 series)" in panel.notes
+    assert f"id: column {name!r} (detected, 2 series)" in panel.notes
 
 
 @pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["p", "q"])])

@@ -346,7 +346,7 @@ def test_a_datetime_index_is_the_time_and_stays(zone):
     frame = pd.DataFrame({"x": np.where(np.arange(60) % 7 == 0, np.nan, 1.0)}, index=index)
     panel = read(frame)
     assert panel.columns == Columns(values=("x",))
-    assert panel.notes[0] == "time: the index (guessed)"
+    assert panel.notes[0] == "time: the index (detected)"
     filled = panel.write(np.full((60, 1), 5.0))
     assert_frame_equal(filled, frame.fillna(5.0))
     assert (np.diff(panel.series.time) == 1).all()

@@ -169,6 +169,6 @@ def gaps(
         given = {}
     with console.progress() as listener:
         errors = plot_gaps(out, frame, model=fitted, listener=listener, **given)
-    for note in errors.guesses:
+    for note in errors.remarks:
         console.note(note)
     console.report(f"wrote {out}: {int(errors.cells.sum()):,} hidden cells")

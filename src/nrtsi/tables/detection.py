@@ -151,7 +151,7 @@ def detect(frame: nw.DataFrame[Any], columns: Columns, *, fitted: bool) -> Detec
     _check_present(frame, columns, index.name if index is not None and indexed else None, fitted)
     times: Times | None
     if index is not None and indexed and columns.time not in frame.columns:
-        notes = ["time: the index (guessed)"] if columns.time is None else []
+        notes = ["time: the index (detected)"] if columns.time is None else []
         columns, times = replace(columns, time=None), Times.read(index, "the index")
     elif columns.time is not None:
         notes, times = [], _read_times(frame, columns.time)
@@ -242,11 +242,11 @@ def _detect_time(
     free = {name: kind for name, kind in frame.schema.items() if name not in columns.named}
     possible = [n for n, d in free.items() if isinstance(d, _DATETIME + _TEXT) or _is_number(d)]
     for name in _with_usual_name(possible, _TIME_NAMES)[:1]:
-        return name, _read_times(frame, name), f"time: column {name!r} (guessed)"
+        return name, _read_times(frame, name), f"time: column {name!r} (detected)"
     dated = [name for name, dtype in free.items() if isinstance(dtype, _DATETIME)]
     dated = [name for name in dated if not frame.get_column(name).is_null().any()]
     if len(dated) == 1:
-        note = f"time: column {dated[0]!r} (guessed, the only one with datetimes)"
+        note = f"time: column {dated[0]!r} (detected, the only one with datetimes)"
         return dated[0], _read_times(frame, dated[0]), note
     if dated:
         reason = f"columns {quote(dated)} all hold datetimes"
@@ -254,11 +254,11 @@ def _detect_time(
     for name in (name for name, dtype in free.items() if isinstance(dtype, _TEXT)):
         times = _read_times_or_none(frame, name)
         if times is not None and times.kind == "datetime":
-            return name, times, f"time: column {name!r} (guessed: it holds dates)"
+            return name, times, f"time: column {name!r} (detected: it holds dates)"
     first = frame.columns[0]
     times = _increasing_times(frame, first) if first in free else None
     if times is not None:
-        return first, times, f"time: column {first!r} (guessed: it always increases)"
+        return first, times, f"time: column {first!r} (detected: it always increases)"
     return None, None, f"{BY_ROW_NUMBER} (no time column was found; name one with time=)"
 
 
@@ -297,7 +297,7 @@ def _detect_id(
             # A column that differs in every row counts the rows; it does not group them.
             suitable = 1 < len(owners.ids) < len(frame)
         if suitable:
-            notes.append(f"id: column {name!r} (guessed, {len(owners.ids)} series)")
+            notes.append(f"id: column {name!r} (detected, {len(owners.ids)} series)")
             return replace(columns, id=name), owners
     return columns, single
 
@@ -329,7 +329,7 @@ def _detect_values(
     gappy = [name for name in others if free[name].is_null().any()]
     join = "" if dated else "; join them into one time column to use the real times"
     for role, names, one, many in (
-        ("values", values, "guessed", "guessed"),
+        ("values", values, "detected", "detected"),
         ("left out", parts, "a part of the date", f"parts of the date{join}"),
         ("left out", counters, "it counts the rows", "they count the rows"),
         ("left out", empty, "nothing observed", "nothing observed"),

@@ -32,7 +32,7 @@ class DistanceErrors:
     cells: Int[np.ndarray, " bin"]  # number of held-out cells
     mse: dict[str, Float[np.ndarray, " bin"]]  # by method, in standard deviations of each channel
     clock: Clock
-    guesses: tuple[str, ...]  # sentences that state what was detected about the columns
+    remarks: tuple[str, ...]  # sentences that state what was detected about the columns
 
     @classmethod
     def of(cls, backtest: Backtest) -> "DistanceErrors":

@@ -4,28 +4,20 @@ import json
 import math
 import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nrtsi.bench.experiments.speed import EXPERIMENT
-from nrtsi.bench.experiments.speed.config import GOALS
-from nrtsi.bench.experiments.speed.imputing import ratios, seconds_inside
-from nrtsi.bench.experiments.speed.long_series import (
-    exponent,
+from nrtsi.bench.experiments.long_series import (
     gap_lengths,
     hidden_points,
     long_series,
     merge_runs,
 )
-from nrtsi.bench.experiments.speed.markdown import markdown
-from nrtsi.bench.experiments.speed.training import FlopCounter, fastest_steps, peak_rate
+from nrtsi.bench.experiments.speed import EXPERIMENT, GOALS, markdown, ratios
 from nrtsi.bench.meter import take_turns
 from nrtsi.errors import InputError
 
@@ -34,7 +26,6 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 COMPETITORS = {"over_brits", "over_csdi", "over_saits", "over_helix"}
 REQUIRED = COMPETITORS | {
     "over_paper_arrangement",
-    "matmul_share",
     "growth_1e6_over_1e5",
     "peak_gib_1e6",
     "startup_over_torch",
@@ -70,13 +61,6 @@ def test_gaps_are_in_whole_rows_or_in_each_channel():
     assert (channels.all(axis=1) != channels.any(axis=1)).any()
 
 
-@given(st.floats(0.5, 2.0), st.floats(1e-6, 1.0))
-def test_the_exponent_of_a_power_is_found(power, factor):
-    table = [{"points": n, "seconds": factor * n**power} for n in (10, 100, 1_000, 10_000)]
-    table[0]["seconds"] += 1.0  # the start of a short one does not count
-    assert exponent(table) == pytest.approx(power)
-
-
 def test_of_repeated_runs_the_fastest_and_the_largest_count():
     runs = [
         {"kind": "rows", "points": 10, "seconds": s, "peak_gib": g} for s, g in ((2, 3), (1, 4))
@@ -101,54 +85,6 @@ def test_measurements_take_turns():
     assert len(meters["a"]) == 3
 
 
-def test_arithmetic_is_counted_with_attention_forward_and_backward():
-    count = FlopCounter()
-    left, right = torch.rand(8, 16, requires_grad=True), torch.rand(16, 4)
-    query, key, value = (torch.rand(2, 3, 5, 32, requires_grad=True) for _ in range(3))
-    with count:
-        left @ right  # not yet
-        count.begin()
-        (left @ right).sum().backward()
-        attended = torch.nn.functional.scaled_dot_product_attention(query, key, value)
-        attended.sum().backward()
-        count.end()
-        left @ right  # no more
-    assert count.products == Counter({(8, 16, 4): 1, (8, 4, 16): 1})
-    product = 2 * 2 * 3 * 5 * 5 * 32
-    assert count.attention == 7 * product  # 2 forward; 1 again and 4 more backward
-    assert count.operations == 2 * (2 * 8 * 16 * 4) + 7 * product
-
-
-def test_each_step_counts_as_in_its_fastest_repetition():
-    assert fastest_steps([[1.0, 5.0], [2.0, 3.0]]) == 4.0
-
-
-def test_the_peak_lies_between_the_rates_of_the_products():
-    both = Counter({(10, 1, 1): 4, (20, 1, 1): 2})  # as much work in the one as in the other
-    assert peak_rate(both, 1, lambda size, timings: float(size[0])) == pytest.approx(
-        2 / (1 / 10 + 1 / 20)
-    )
-
-
-def print_nothing():
-    pass
-
-
-def test_the_time_between_the_items_of_a_generator_is_not_counted():
-    def items():
-        time.sleep(0.01)
-        yield 1
-        yield 2
-
-    def work():
-        assert [time.sleep(0.02) or item for item in items()] == [1, 2]
-
-    inside, total = seconds_inside(work, {"items": [items], "never": [print_nothing]})
-    assert 0.01 <= inside["items"] < 0.04
-    assert inside["never"] == 0.0
-    assert total >= 0.05
-
-
 @pytest.mark.parametrize(
     ("figure", "shown", "met"),
     [(9.0, "9×", "yes"), (7.0, "7×", "**no**"), (None, "–", "–")],
@@ -162,7 +98,7 @@ def test_a_goal_says_whether_it_is_reached(figure, shown, met):
 def test_a_goal_may_be_an_upper_bound_or_none():
     assert GOALS["startup_over_torch"].bound == "at most 1.6×"
     assert GOALS["startup_over_torch"].met(1.7) == "**no**"
-    assert GOALS["matmul_share"].format(0.456) == "45.6 %"
+    assert GOALS["planning_share"].format(0.456) == "45.6 %"
     assert (GOALS["over_saits"].bound, GOALS["over_saits"].met(0.5)) == ("–", "–")
 
 

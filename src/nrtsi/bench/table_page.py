@@ -31,9 +31,6 @@ ERRORS = ("l2", "mse", "mae", "crps", "min_l2")
 DIGITS = {"sinuosity": 4}
 """Significant digits, if they are not three."""
 
-TIE = 1.01
-"""Errors whose ratio is below count as equal."""
-
 MAX_COLUMNS = 4
 """Settings above which the paper's figures have their own rows instead of columns."""
 
@@ -50,27 +47,13 @@ class TablePage:
         object.__setattr__(self, "rows", own)
 
     def markdown(self) -> str:
-        """The whole page: a grid for each metric, the ranking, remarks and costs."""
+        """The whole page: a grid for each metric, remarks and costs."""
         parts = [f"## {self.table.title}", self.table.about]
         if not self.rows:
             return "\n\n".join([*parts, "No results yet."]) + "\n"
         parts += [self._metric(metric) for metric in self.table.metrics]
-        parts += [self.ranking(), self._remarks(), self._costs()]
+        parts += [self._remarks(), self._costs()]
         return "\n\n".join(part for part in parts if part) + "\n"
-
-    def ranking(self) -> str:
-        """The rank of nrtsi among the methods with the same budget, by setting."""
-        table = self.table
-        lines = [
-            f"- {setting.name}{f', {budget} each' if budget else ''}: {rank}"
-            for budget in dict.fromkeys(table.budget_of(method) for method in table.methods)
-            for setting in table.settings
-            if (rank := self._rank(setting, budget))
-        ]
-        if not lines:
-            return ""
-        head = f"Ranks by {LABELS[table.metrics[0]].partition(' (')[0]} among the measured methods"
-        return "\n".join([f"{head}:", "", *lines])
 
     def summary_line(self, index: int) -> list[str] | None:
         """One setting in the summary; None if nrtsi or all other methods were not measured."""
@@ -123,25 +106,6 @@ class TablePage:
             return text, NONE
         best = min(others, key=lambda name: others[name])
         return bold(text, scores[own] <= others[best]), f"{best} {number(others[best] / scale)}"
-
-    def _rank(self, setting: Setting, budget: str | None) -> str | None:
-        """The rank of the best nrtsi in one setting; None if there is nothing to compare."""
-        scores = self._scores(setting, self.table.metrics[0], budget)
-        order = sorted(scores, key=lambda name: scores[name])
-        own = next((name for name in order if name.startswith("nrtsi")), None)
-        other = next((name for name in order if not name.startswith("nrtsi")), None)
-        if own is None or other is None:
-            return None
-        rank = order.index(own) + 1
-        if scores[other] < TIE * scores[own] and scores[own] < TIE * scores[other]:
-            return f"{own} and {other} tie, first of {len(order)}."
-        if rank == 1:
-            times = f"{other} has {scores[other] / scores[own]:.2f} times its error"
-            return f"**{own}** is first of {len(order)}; {times}."
-        return (
-            f"{own} is number {rank} of {len(order)}, behind {', '.join(order[: rank - 1])}, "
-            f"with {scores[own] / scores[order[0]]:.2f} times the error of {order[0]}."
-        )
 
     def _scores(
         self, setting: Setting, metric: str, budget: str | None = None
@@ -228,7 +192,7 @@ class TablePage:
         for method in self._partly_scored():
             series = max(int(r.number) for r in rows if (r.method, r.metric) == (method, "series"))
             lines.append(
-                f"- {method} was scored on {series:,} test series only and is not ranked."
+                f"- {method} was scored on {series:,} test series only and is not compared."
             )
         if len(self.efforts) > 1:
             lines.append("- Methods have different training budgets: see the cost.")

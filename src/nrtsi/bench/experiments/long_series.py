@@ -11,15 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-if TYPE_CHECKING:
-    from nrtsi.bench.experiments.speed.config import Sizes
-
-__all__ = ["exponent", "gap_lengths", "growth", "hidden_points", "long_series", "merge_runs"]
+__all__ = ["gap_lengths", "hidden_points", "long_series", "long_series_figures", "merge_runs"]
 
 CHANNELS, MISSING, LONGEST = 8, 0.1, 5_000
 """Channels, share of missing points, and longest gap of a series."""
@@ -64,43 +61,44 @@ def gap_lengths(points: int) -> Int[np.ndarray, " gap"]:
     return np.rint(longest ** ((np.arange(count) + 0.5) / count)).astype(np.int64)
 
 
-def growth(sizes: "Sizes") -> dict[str, Any]:
-    """Time of the longest series over the next, its memory, and the time of every length."""
+def long_series_figures(
+    lengths: Sequence[int], kinds: Sequence[str], *, steps: int, repeats: int
+) -> dict[str, Any]:
+    """Time of the longest series over the next, its memory, and the figures of every length.
+
+    Of repeated runs the fastest and the highest memory count.
+    """
+    found: dict[str, Any] = {"growth": {}}
     with TemporaryDirectory() as folder:
-        models = {kind: _fit(kind, Path(folder), sizes.steps) for kind in sizes.kinds}
+        models = {kind: _fit(kind, Path(folder), steps) for kind in kinds}
         runs = [
             {"kind": kind, "points": points} | _impute_in_process(models[kind], points, kind)
-            for _ in range(sizes.repeats)
-            for points in sizes.points
-            for kind in sizes.kinds
+            for _ in range(repeats)
+            for points in lengths
+            for kind in kinds
         ]
-    tables = {kind: merge_runs(runs, kind) for kind in sizes.kinds}
-    found: dict[str, Any] = {}
-    for kind, table in tables.items():
-        suffix = KINDS[kind][1]
+    for kind in kinds:
+        table, suffix = merge_runs(runs, kind), KINDS[kind][1]
         found[f"growth_1e6_over_1e5{suffix}"] = table[-1]["seconds"] / table[-2]["seconds"]
         found[f"peak_gib_1e6{suffix}"] = table[-1]["peak_gib"]
-    each = {kind: {"exponent": exponent(t), "lengths": t} for kind, t in tables.items()}
-    return found | {"growth": each}
+        found["growth"][kind] = {"lengths": table}
+    return found
 
 
 def merge_runs(runs: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """For every length the fastest run and the highest memory."""
-    own = [run for run in runs if run["kind"] == kind]
+    by_length: dict[int, list[dict[str, Any]]] = {}
+    for run in runs:
+        if run["kind"] == kind:
+            by_length.setdefault(run["points"], []).append(run)
     return [
         {
             "points": points,
-            "seconds": min(run["seconds"] for run in own if run["points"] == points),
-            "peak_gib": max(run["peak_gib"] for run in own if run["points"] == points),
+            "seconds": min(run["seconds"] for run in own),
+            "peak_gib": max(run["peak_gib"] for run in own),
         }
-        for points in sorted({run["points"] for run in own})
+        for points, own in sorted(by_length.items())
     ]
-
-
-def exponent(table: Sequence[dict[str, Any]]) -> float:
-    """The p of seconds = c · points**p over the three longest; short ones are mostly start-up."""
-    points, seconds = np.log([[row["points"], row["seconds"]] for row in table[-3:]]).T
-    return float(np.polyfit(points, seconds, 1)[0])
 
 
 def _fit(kind: str, folder: Path, steps: int) -> Path:

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from nrtsi.bench.datasets.mujoco import CHANNELS, mujoco
+from nrtsi.bench.datasets.simulators import MUJOCO, mujoco
 from nrtsi.core.interpolation import interpolate
 from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
@@ -50,7 +50,7 @@ def simulate(series):
 def test_the_hopper_is_the_one_of_the_recipe():
     time, value = mujoco(6)
     np.testing.assert_array_equal(time, np.tile(np.arange(100.0), (6, 1)))
-    assert value.shape == (6, 100, len(CHANNELS))
+    assert value.shape == (6, 100, len(MUJOCO))
     whole = simulate(6)
     flat = whole.reshape(-1, 14)
     scaled = (whole - flat.min(axis=0)) / flat.max(axis=0)

@@ -9,12 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nrtsi.bench.datasets import air, gas
-from nrtsi.bench.datasets.air import read_air
-from nrtsi.bench.datasets.gas import read_gas
-from nrtsi.bench.datasets.nfl import read_nfl
-from nrtsi.bench.datasets.originals import file_stamp, matching_files, one_file
-from nrtsi.bench.datasets.traffic import read_traffic, read_traffic20
+from nrtsi.bench.datasets.files import file_stamp, matching_files, one_file
+from nrtsi.bench.datasets.readers import (
+    AIR,
+    GAS,
+    read_air,
+    read_gas,
+    read_nfl,
+    read_traffic,
+    read_traffic20,
+)
 from nrtsi.errors import InputError
 
 REAL = Path(__file__).parents[2] / "shared" / "data"
@@ -28,7 +32,7 @@ def real(name):
 
 # Air: imitates PRSA_Data_<station>_20130301-20170228.csv.
 
-HEADER = '"No","year","month","day","hour",' + ",".join(f'"{c}"' for c in air.CHANNELS[:-1])
+HEADER = '"No","year","month","day","hour",' + ",".join(f'"{c}"' for c in AIR[:-1])
 HEADER += ',"wd","WSPM","station"\n'
 
 
@@ -68,7 +72,7 @@ def test_air_is_cut_into_windows_of_48_hours_and_split_by_time(tmp_path, caplog)
     expected = (np.arange(384, 432) - mean) / deviation
     np.testing.assert_allclose(data.test.value[0], np.tile(expected[:, None], (1, 11)))
     np.testing.assert_array_equal(data.test.time[0], np.arange(48.0))
-    assert data.channels == air.CHANNELS
+    assert data.channels == AIR
 
 
 def test_air_shuffled_has_the_same_windows_in_an_order_of_the_seed(tmp_path):
@@ -238,7 +242,7 @@ def test_a_stamp_changes_with_any_file_of_the_original(tmp_path):
 
 def gas_text(rows, seed=0):
     value = np.random.default_rng(seed).uniform(0, 50, (rows, 20)).round(4)
-    head = ",".join(["Time (s)", *gas.CHANNELS])
+    head = ",".join(["Time (s)", *GAS])
     return head + "\n" + "".join(",".join(map(str, row)) + "\n" for row in value.tolist()), value
 
 

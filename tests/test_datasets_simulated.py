@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nrtsi.bench.datasets.billiards import SPEED, WALL, billiards, reflected
-from nrtsi.bench.datasets.sinusoids import sinusoids
+from nrtsi.bench.datasets.simulators import SPEED, WALL, billiards, reflected, sinusoids
 from nrtsi.bench.datasets.weather import weather
 from tests.strategies import seeds
 

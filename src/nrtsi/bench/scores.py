@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from nrtsi.bench.datasets.billiards import WALL
+from nrtsi.bench.datasets.simulators import WALL
 from nrtsi.errors import InputError
 from nrtsi.evaluation import metrics, path_metrics
 

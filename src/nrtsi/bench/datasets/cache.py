@@ -27,30 +27,19 @@ def default_cache() -> Path:
     """`$NRTSI_CACHE`, else `$XDG_CACHE_HOME/nrtsi`, else `~/.cache/nrtsi`."""
     if own := os.environ.get("NRTSI_CACHE"):
         return Path(own).expanduser()
-    if shared := os.environ.get("XDG_CACHE_HOME"):
-        return Path(shared).expanduser() / "nrtsi"
-    return Path("~/.cache/nrtsi").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "nrtsi"
 
 
 def entry(folder: Path, stem: str, made_from: object) -> Path:
-    """The file of a data set made from `made_from`, which is any JSON value.
-
-    >>> entry(Path("cache"), "air-1", [3]) == entry(Path("cache"), "air-1", [3])
-    True
-    """
+    """The file of a data set made from `made_from`, which is any JSON value."""
     digest = sha256(json.dumps(made_from).encode()).hexdigest()
     return folder / "datasets" / f"{stem}-{digest[:12]}.npz"
 
 
 def latest(folder: Path, stem: str) -> Path | None:
     """The file of this stem that was saved or loaded last; None if there is none."""
-    found = []
-    for path in (folder / "datasets").glob(f"{stem}-{'?' * 12}.npz"):
-        try:
-            found.append((path.stat().st_mtime_ns, path))
-        except OSError:  # deleted in between
-            continue
-    return max(found, default=(0, None))[1]
+    found = list((folder / "datasets").glob(f"{stem}-{'?' * 12}.npz"))
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def save(path: Path, dataset: Dataset) -> None:

@@ -56,12 +56,7 @@ class Part:
         return self.take(slice(series))
 
     def spread(self, series: int) -> "Part":
-        """This many series, evenly spaced; all of them if there are no more.
-
-        >>> part = Part(np.zeros((9, 1)), np.arange(9.0).reshape(9, 1, 1))
-        >>> part.spread(3).value.ravel()
-        array([1., 4., 7.])
-        """
+        """This many series, evenly spaced; all of them if there are no more."""
         if series >= self.series:
             return self
         # The middle of each of equal segments: neither end is favoured.
@@ -107,14 +102,13 @@ class Dataset:
         """
         import pyarrow as pa  # takes a while to import
 
-        parts = self.parts
-        steps = [part.time.shape[1] for part in parts.values()]
-        series = [part.series for part in parts.values()]
-        value = np.concatenate([p.value.reshape(-1, len(self.channels)) for p in parts.values()])
+        parts = self.parts.values()
+        value = np.concatenate([p.value.reshape(-1, len(self.channels)) for p in parts])
+        length = np.concatenate([np.full(part.series, part.time.shape[1]) for part in parts])
         columns = {
-            "part": pa.concat_arrays([pa.repeat(n, p.time.size) for n, p in parts.items()]),
-            "series": np.repeat(np.arange(sum(series)), np.repeat(steps, series)),
-            "time": np.concatenate([part.time.ravel() for part in parts.values()]),
+            "part": np.repeat(list(self.parts), [part.time.size for part in parts]),
+            "series": np.repeat(np.arange(length.size), length),
+            "time": np.concatenate([part.time.ravel() for part in parts]),
         }
         for channel, name in enumerate(self.channels):
             columns[name] = pa.array(value[:, channel], from_pandas=True)  # NaN becomes null
@@ -122,22 +116,13 @@ class Dataset:
 
 
 def train_and_validation(part: Part) -> tuple[Part, Part]:
-    """The first nine tenths, and the last tenth (at least one series).
-
-    >>> part = Part(np.zeros((40, 1)), np.zeros((40, 1, 1)))
-    >>> [piece.series for piece in train_and_validation(part)]
-    [36, 4]
-    """
+    """The first nine tenths, and the last tenth (at least one series)."""
     cut = part.series - max(part.series // 10, 1)
     return part.head(cut), part.take(slice(cut, None))
 
 
 def split_points(pieces: int, what: str) -> tuple[int, int]:
-    """Where validation and test begin if pieces, such as "days", are split 70 / 10 / 20.
-
-    >>> split_points(730, "windows of 48 hours")
-    (511, 584)
-    """
+    """Where validation and test begin if pieces, such as "days", are split 70 / 10 / 20."""
     if pieces < MIN_PIECES:
         raise InputError(
             f"a split needs at least {MIN_PIECES} {what}, got {pieces}; give a longer file"

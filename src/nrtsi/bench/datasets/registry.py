@@ -10,25 +10,22 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from nrtsi.bench.datasets.air import read_air
-from nrtsi.bench.datasets.billiards import CHANNELS as BILLIARDS
-from nrtsi.bench.datasets.billiards import billiards
 from nrtsi.bench.datasets.cache import default_cache, entry, latest, load, save
 from nrtsi.bench.datasets.dataset import Dataset, Part, train_and_validation
-from nrtsi.bench.datasets.gas import read_gas
-from nrtsi.bench.datasets.mujoco import CHANNELS as MUJOCO
-from nrtsi.bench.datasets.mujoco import mujoco
-from nrtsi.bench.datasets.nfl import read_nfl
-from nrtsi.bench.datasets.originals import file_stamp
-from nrtsi.bench.datasets.sinusoids import sinusoids
-from nrtsi.bench.datasets.traffic import read_traffic, read_traffic20
+from nrtsi.bench.datasets.files import file_stamp
+from nrtsi.bench.datasets.readers import (
+    read_air,
+    read_gas,
+    read_nfl,
+    read_traffic,
+    read_traffic20,
+)
+from nrtsi.bench.datasets.simulators import BILLIARDS, MUJOCO, billiards, mujoco, sinusoids
 from nrtsi.errors import InputError
 
 __all__ = ["DATASETS", "Recipe", "make"]
 
-
 Simulator = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
-"""Maps a number of series and a seed to times and values."""
 
 SIMULATORS: dict[str, tuple[Simulator, tuple[str, ...]]] = {
     "billiards": (billiards, BILLIARDS),
@@ -116,10 +113,6 @@ def make(
         series: Number of series for training (a tenth of them for validation) and for the test.
             Of an original they are evenly spaced, or all if it has no more.
         cache: Folder of the cache; by default `$NRTSI_CACHE`, or the user's cache folder.
-
-    Raises:
-        InputError: There is no such data set, sizes are too small, or an original is missing or
-            malformed.
     """
     recipe = DATASETS.get(name)
     if recipe is None:
@@ -137,8 +130,7 @@ def make(
         return whole if series is None else _fewer(whole, *series)
     if path is not None:
         raise InputError(f"{name} is simulated and needs no path, got {path}; leave it out")
-    train, test = series or recipe.series or (0, 0)
-    return _simulate(recipe, seed, (train, test), folder)
+    return _simulate(recipe, seed, series or recipe.series or (0, 0), folder)
 
 
 def _simulate(recipe: Recipe, seed: int, series: tuple[int, int], folder: Path) -> Dataset:
@@ -151,9 +143,9 @@ def _simulate(recipe: Recipe, seed: int, series: tuple[int, int], folder: Path) 
     about = (
         f"Simulated with seed {seed}: {series[0]} series for training, the last "
         f"{validation.series} of them for validation, and {series[1]} for the test. {recipe.note}"
-    ).strip()
+    )
     test = whole.take(slice(series[0], None))
-    dataset = Dataset(recipe.name, train, validation, test, channels, about)
+    dataset = Dataset(recipe.name, train, validation, test, channels, about.strip())
     save(file, dataset)
     return dataset
 

@@ -23,8 +23,8 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from nrtsi.bench.competitors import TRAINING, Competitor
-from nrtsi.bench.datasets.billiards import CHANNELS, billiards
 from nrtsi.bench.datasets.dataset import Dataset, Part
+from nrtsi.bench.datasets.simulators import BILLIARDS, billiards
 from nrtsi.bench.experiments.base import Experiment, RunOptions
 from nrtsi.bench.experiments.long_series import long_series_figures
 from nrtsi.bench.markdown import NONE, grid
@@ -172,7 +172,7 @@ def _mask(truth: Part, hidden: np.ndarray) -> Part:
 
 def _fitted_model(steps: int) -> FittedModel:
     method = NRTSIMethod(seed=0, preset="base")
-    method.fit(TrainingTask(*TRAINING_PARTS, CHANNELS, MASKS, Budget(steps=steps)))
+    method.fit(TrainingTask(*TRAINING_PARTS, BILLIARDS, MASKS, Budget(steps=steps)))
     return method.model.fitted_
 
 
@@ -279,7 +279,7 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
     check_writable(options.out, overwrite=True)
     sizes = QUICK if options.quick else FULL
     given = _mask(*_billiards(sizes.series))
-    data = Dataset("billiards", *TRAINING_PARTS, given, CHANNELS, "")
+    data = Dataset("billiards", *TRAINING_PARTS, given, BILLIARDS, "")
     about = {
         "quick": sizes.quick,
         "threads": torch.get_num_threads(),

@@ -78,8 +78,7 @@ def read_columns(
     name: str, content: bytes, names: Sequence[str]
 ) -> Float[np.ndarray, "row column"]:
     """Reads these columns of a CSV file; NaN where a cell is empty or NA."""
-    # Imported here because it takes a while.
-    import pyarrow as pa
+    import pyarrow as pa  # takes a while to import
     from pyarrow import csv
 
     convert = csv.ConvertOptions(

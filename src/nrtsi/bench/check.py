@@ -5,37 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nrtsi.bench.datasets.dataset import Dataset
+from nrtsi.bench.experiments import Notify
 from nrtsi.bench.markdown import NONE, grid
 from nrtsi.bench.methods import NRTSIMethod
 from nrtsi.bench.results import Row
-from nrtsi.bench.runner import Notify
-from nrtsi.bench.tables import Setting, Table
+from nrtsi.bench.tables import Table
 from nrtsi.bench.tasks import data_sets, task_of
 from nrtsi.errors import InputError
 
-__all__ = ["CheckRequest", "Figure", "check", "markdown"]
+__all__ = ["Figure", "check_model", "markdown"]
 
 TOLERANCE = 1e-3
 """Relative difference below which figures are equal; machines differ by less."""
-
-
-@dataclass(frozen=True)
-class CheckRequest:
-    """The model to check, and the row of a table it belongs to."""
-
-    table: Table
-    model: Path
-    method: str = "nrtsi"
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        names = [name for name in self.table.methods if self.table.kind_of(name) == "nrtsi"]
-        if self.method not in names:
-            raise InputError(
-                f"--method must be one of {', '.join(names)} for the table {self.table.name}, "
-                f"got {self.method!r}; choose one"
-            )
 
 
 @dataclass(frozen=True)
@@ -55,24 +36,43 @@ class Figure:
         return not math.isclose(self.found, self.recorded, rel_tol=TOLERANCE)
 
 
-def check(
-    request: CheckRequest, rows: Sequence[Row] = (), notify: Notify = lambda line: None
+def check_model(
+    table: Table, model: Path, name: str, rows: Sequence[Row], *, quick: bool, notify: Notify
 ) -> list[Figure]:
-    """Scores a model in every setting whose data have its channels, as `nrtsi bench run` does."""
-    table, method = request.table, NRTSIMethod.load(request.model)
+    """Scores a model in every setting whose data have its channels, as `nrtsi bench run` does.
+
+    `name` is the row of the table that the model belongs to.
+    """
+    names = [each for each in table.methods if table.kind_of(each) == "nrtsi"]
+    if name not in names:
+        raise InputError(
+            f"--method must be one of {', '.join(names)} for the table {table.name}, "
+            f"got {name!r}; choose one"
+        )
+    method = NRTSIMethod.load(model)
     figures: list[Figure] = []
     others: list[str] = []
-    for name, data in data_sets(table, quick=request.quick, notify=notify):
+    for data_name, data in data_sets(table, quick=quick, notify=notify):
         if not method.has_channels(data.channels):
             others.append(f"{data.name} ({', '.join(data.channels)})")
             continue
-        notify(f"{name}: {data.about}")
-        for setting in table.settings:
-            if table.data_of(setting) == name:
-                figures += _figures(request, method, setting, data, rows)
+        notify(f"{data_name}: {data.about}")
+        for setting in (each for each in table.settings if table.data_of(each) == data_name):
+            job = (table.name, setting.name, name, method.seed)
+            recorded = {
+                row.metric: row.number
+                for row in rows
+                if row.job == job
+                and not row.failed
+                and row.data in ("", data.digest)
+                and (row.effort == "quick") == quick
+            }
+            task = task_of(table, setting, data).subset(table.method.get(name, {}).get("series"))
+            found = task.figures(task.impute(method, table.draws), table.metrics)
+            figures += [Figure(setting.name, n, x, recorded.get(n)) for n, x in found.items()]
     if not figures:
         raise InputError(
-            f"{request.model} must be a model of the channels of {' or of '.join(others)} for the "
+            f"{model} must be a model of the channels of {' or of '.join(others)} for the "
             f"table {table.name}, got {', '.join(method.channels)}; "
             f"name the table it was trained for"
         )
@@ -94,33 +94,8 @@ def markdown(figures: Sequence[Figure]) -> str:
     return grid(["setting", "metric", "this model", "recorded", ""], lines)
 
 
-def _figures(
-    request: CheckRequest,
-    method: NRTSIMethod,
-    setting: Setting,
-    data: Dataset,
-    rows: Sequence[Row],
-) -> list[Figure]:
-    table, job = request.table, (request.table.name, setting.name, request.method, method.seed)
-    recorded = {
-        row.metric: row.number
-        for row in rows
-        if row.job == job
-        and not row.failed
-        and row.data in ("", data.digest)
-        and (row.effort == "quick") == request.quick
-    }
-    task = task_of(table, setting, data).subset(table.method.get(request.method, {}).get("series"))
-    found = task.figures(task.impute(method, table.draws), table.metrics)
-    return [Figure(setting.name, name, each, recorded.get(name)) for name, each in found.items()]
-
-
 def _with_error(value: float | None, error: float | None) -> str:
-    """A figure with the digits of a result file.
-
-    >>> _with_error(0.01234567, 0.000456), _with_error(2000.0, None), _with_error(None, None)
-    ('0.0123457 ± 0.00046', '2000', '–')
-    """
+    """A figure with the digits of a result file."""
     if value is None:
         return NONE
     return f"{value:.6g}" if error is None else f"{value:.6g} ± {error:.2g}"

@@ -8,8 +8,8 @@ two comments.
 import re
 from pathlib import Path
 
-from nrtsi.bench.experiments.base import open_experiment
-from nrtsi.bench.results import Row, read
+from nrtsi.bench.experiments import open_experiment
+from nrtsi.bench.results import read
 from nrtsi.bench.table_page import TablePage, summary
 from nrtsi.bench.tables import open_table, table_names
 from nrtsi.errors import InputError
@@ -17,7 +17,6 @@ from nrtsi.errors import InputError
 __all__ = ["outdated_pages", "pages", "write_pages"]
 
 SECTION = re.compile(r"(<!-- [^\n]*nrtsi bench page[^\n]* -->\n).*?(<!-- end -->\n)", re.DOTALL)
-PICTURE = "pictures/budgets.png"
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -33,19 +32,16 @@ def pages(root: Path) -> dict[Path, str]:
         found = open_experiment(name)
         return found.markdown(results / f"{name}{found.suffix}")
 
-    tables = [
-        TablePage(open_table(name), read(results / f"{name}.csv", Row)) for name in table_names()
-    ]
+    tables = [TablePage(open_table(name), read(results / f"{name}.csv")) for name in table_names()]
     measured = [page for page in tables if page.rows]
-    picture = f"![Error against budget]({PICTURE})\n" if (root / "docs" / PICTURE).exists() else ""
     benchmarks = [introduction("benchmarks"), "## Summary\n", summary(measured)]
     benchmarks += [page.markdown() for page in measured]
-    for name, extra in (("single", ""), ("budgets", picture)):
+    for name in ("single", "budgets"):
         if text := experiment(name):
-            benchmarks += [introduction(name), extra, text]
+            benchmarks += [introduction(name), text]
     readme, trust = root / "README.md", root / "docs" / "trust.md"
     return {
-        root / "docs" / "benchmarks.md": "\n".join(part for part in benchmarks if part),
+        root / "docs" / "benchmarks.md": "\n".join(benchmarks),
         root / "docs" / "speed.md": f"{introduction('speed')}\n{experiment('speed')}",
         readme: _with_section(readme, experiment("single")),
         trust: _with_section(trust, experiment("trust")),

@@ -1,58 +1,51 @@
-"""Files of results: CSV files with a dataclass a row, and what the rows were made with."""
+"""Files of results: CSV files of rows, and what the rows were made with."""
 
 import csv
 import platform
 import re
 import subprocess
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypeVar
 
 from nrtsi.core.atomic import atomic
 from nrtsi.errors import InputError
 
-__all__ = ["ERROR", "COLUMNS", "ResultRow", "Row", "add", "code_revision", "code_versions", "read"]
+__all__ = ["COLUMNS", "ERROR", "Row", "add", "code_revision", "code_versions", "read"]
 
 ERROR = "error"
 """Metric of a method that failed; the value is the reason."""
 
 
-class ResultRow:
-    """Base class of the rows of result files; the columns are the fields of the subclass."""
-
-    @property
-    def job(self) -> tuple[object, ...]:
-        """Identifies what is measured together; new rows replace those of the same job."""
-        raise NotImplementedError
-
-    @property
-    def failed(self) -> bool:
-        """Whether the row records a failure instead of a figure."""
-        return False
-
-
 @dataclass(frozen=True)
-class Row(ResultRow):
-    """One figure of a table, its cost, and what it was made with."""
+class Row:
+    """One figure, its cost, and what it was made with."""
 
     table: str
+    """The table of the paper; in other experiments the data."""
+
     setting: str
     method: str
     seed: int
     metric: str
     value: str
-    train_s: str
-    impute_s: str
-    peak_mib: str
-    parameters: str
-    versions: str
-    revision: str
+    train_s: str = ""
+    impute_s: str = ""
+    peak_mib: str = ""
+    parameters: str = ""
+    versions: str = ""
+    revision: str = ""
+
+    reference: str = ""
+    """Figure to compare with: of linear interpolation, or the one the model reports."""
+
+    cells: str = ""
+    """Number of scored cells."""
 
     @property
     def job(self) -> tuple[str, str, str, int]:
-        """Table, setting, method and seed."""
+        """Identifies what is measured together; new rows replace those of the same job."""
         return self.table, self.setting, self.method, self.seed
 
     @property
@@ -77,18 +70,13 @@ class Row(ResultRow):
         return float(self.value)
 
 
-RowT = TypeVar("RowT", bound=ResultRow)
+OPTIONAL = ("reference", "cells")
+"""Columns that a file has only if a row needs them."""
+
+COLUMNS = tuple(field.name for field in fields(Row) if field.name not in OPTIONAL)
 
 
-def columns_of(kind: type[ResultRow]) -> list[str]:
-    """The columns of a file of these rows."""
-    return [field.name for field in fields(kind)]  # type: ignore[arg-type]
-
-
-COLUMNS = tuple(columns_of(Row))
-
-
-def read(path: Path, kind: type[RowT]) -> list[RowT]:
+def read(path: Path) -> list[Row]:
     """Reads the rows of a file; none if there is no file."""
     if not path.exists():
         return []
@@ -97,46 +85,40 @@ def read(path: Path, kind: type[RowT]) -> list[RowT]:
             header, *lines = list(csv.reader(file)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}; choose another file") from error
-    columns = columns_of(kind)
-    if header != columns:
+    if tuple(header[: len(COLUMNS)]) != COLUMNS or set(header) - {*COLUMNS, *OPTIONAL}:
         raise InputError(
-            f"{path} must be a file of results with the columns {', '.join(columns[:3])}, …, "
+            f"{path} must be a file of results with the columns {', '.join(COLUMNS[:3])}, …, "
             f"got {', '.join(header[:3]) or 'an empty file'}; choose another file"
         )
-    return [_row(path, number, cells, kind) for number, cells in enumerate(lines, start=2)]
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            cells = dict(zip(header, line, strict=True))
+            rows.append(Row(**cells | {"seed": int(cells["seed"])}))  # type: ignore[arg-type]
+        except ValueError as error:
+            raise InputError(
+                f"{path}, line {number} is not a result; correct it or choose another file"
+            ) from error
+    return rows
 
 
-def add(path: Path, new: Sequence[RowT]) -> None:
-    """Adds rows of one kind to a file; they replace the rows of the same jobs.
+def add(path: Path, new: Sequence[Row]) -> None:
+    """Adds rows to a file; they replace the rows of the same jobs.
 
     A failure replaces only an earlier failure, so that no figure is lost. The file is read again
     just before it is written: two runs can share it if they do not write at the same instant.
     """
     failed = {row.job for row in new if row.failed}
     jobs = {row.job for row in new}
-    kept = [
-        row
-        for row in read(path, type(new[0]))
-        if row.job not in jobs or (row.job in failed and not row.failed)
+    rows = [
+        row for row in read(path) if row.job not in jobs or (row.job in failed and not row.failed)
     ]
+    rows += new
+    columns = [*COLUMNS, *(name for name in OPTIONAL if any(getattr(row, name) for row in rows))]
     with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns_of(type(new[0])))
-        writer.writerows(astuple(row) for row in [*kept, *new])  # type: ignore[call-overload]
-
-
-def _row(path: Path, number: int, cells: list[str], kind: type[RowT]) -> RowT:
-    try:
-        return kind(
-            *(
-                cell == "True" if field.type is bool else field.type(cell)  # type: ignore[operator]
-                for field, cell in zip(fields(kind), cells, strict=True)  # type: ignore[arg-type]
-            )
-        )
-    except ValueError as error:
-        raise InputError(
-            f"{path}, line {number} is not a result; correct it or choose another file"
-        ) from error
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(asdict, rows))
 
 
 def code_versions(data: str, effort: str) -> str:

@@ -4,12 +4,14 @@ import glob
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nrtsi.bench.datasets.dataset import Dataset
+from nrtsi.bench.experiments import Experiment, Notify, RunOptions
 from nrtsi.bench.meter import Meter
 from nrtsi.bench.methods import (
     Method,
@@ -20,193 +22,189 @@ from nrtsi.bench.methods import (
     quick_settings,
 )
 from nrtsi.bench.results import ERROR, Row, add, code_revision, code_versions, read
-from nrtsi.bench.tables import EXPERT, Setting, Table
+from nrtsi.bench.table_page import TablePage
+from nrtsi.bench.tables import EXPERT, Setting, Table, open_table
 from nrtsi.bench.tasks import Task, data_sets, task_of
 from nrtsi.core.atomic import check_writable
 from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.tables import parse_duration
 from nrtsi.training.plan import Budget
+from nrtsi.training.settings import budget_of
 
-__all__ = ["Notify", "Plan", "check_clock", "digest", "run_plan"]
+__all__ = ["digest", "experiment_of", "rows_of", "run_table"]
 
 log = logging.getLogger(__name__)
 
-Notify = Callable[[str], None]
-"""Receives a line for the user."""
+OPTIONS = {"methods", "budget", "steps", "seeds", "quick", "models", "overwrite", "clock"}
+DEFAULT_BUDGET = "10m"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Which part of a table is run, and how."""
-
-    table: Table
-    out: Path
-    methods: tuple[str, ...]
-    budget: Budget
-    seeds: tuple[int, ...] = (0,)
-    quick: bool = False
-
-    models: Path | None = None
-    """Folder for the trained models."""
-
-    overwrite: bool = False
-    """Replace rows that were made with another budget."""
-
-    clock: str = "wall"
-    """The clock of budgets, one of `CLOCKS`."""
-
-    def __post_init__(self) -> None:
-        check_clock(self.clock)
-        if not self.methods:
-            raise InputError(f"--methods must name some of {', '.join(self.table.methods)}")
-        for name in self.methods:
-            if name not in self.table.methods:
-                raise InputError(
-                    f"--methods must be among {', '.join(self.table.methods)} for the table "
-                    f"{self.table.name}, got {name!r}"
-                )
-
-    def effort(self, method: str) -> str:
-        """The effort that the rows of a method record."""
-        if self.quick:
-            return "quick"
-        if not is_trained(self.table.kind_of(method)):
-            return ""
-        budget = self.budget_of(method)
-        if budget.steps is not None:
-            return f"{budget.steps} steps"
-        return f"budget {budget.seconds:g} s{CLOCK_LABELS[self.clock]}"
-
-    def budget_of(self, method: str) -> Budget:
-        """The training budget of a method: its own, or that of all."""
-        if self.quick:
-            return Budget(steps=self.table.quick.steps)
-        own = self.table.budget_of(method)
-        return self.budget if own is None else Budget(seconds=parse_duration(own))
+def experiment_of(name: str) -> Experiment:
+    """The experiment of a table."""
+    table = open_table(name)
+    return Experiment(
+        OPTIONS,
+        partial(run_table, table),
+        lambda path: TablePage(table, rows_of(table, path)).markdown(),
+    )
 
 
-def check_clock(clock: str) -> None:
-    """Raises InputError if there is no such clock."""
-    if clock not in CLOCKS:
-        raise InputError(f"--clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
+def rows_of(table: Table, path: Path) -> list[Row]:
+    """Reads a file of results that must have rows of the table, if it has any."""
+    rows = read(path)
+    names = sorted({row.table for row in rows})
+    if rows and table.name not in names:
+        raise InputError(f"{path} has no rows of {table.name}, only of {', '.join(names)}")
+    return rows
 
 
-def run_plan(
-    plan: Plan, notify: Notify = lambda line: None, listener: Listener | None = None
+def run_table(
+    table: Table,
+    options: RunOptions,
+    notify: Notify = lambda line: None,
+    listener: Listener | None = None,
 ) -> list[Row]:
     """Runs what is not in the file yet, and returns all rows of the table in the file.
 
     The rows of a job are written as soon as it is done, so that a run that was stopped resumes
     there; the training of nrtsi resumes at its last checkpoint. Failed jobs are tried again.
     """
-    check_writable(plan.out, overwrite=True)
-    _refuse_other_effort(plan)
+    _check_methods(table, options)
+    budget_of(options.budget or DEFAULT_BUDGET, options.steps)  # rejects a wrong one early
+    check_writable(options.out, overwrite=True)
+    _refuse_other_effort(table, options)
     revision = code_revision()  # read now, because the source may be edited during the run
-    for name, data in data_sets(plan.table, quick=plan.quick, notify=notify):
-        jobs = list(_jobs(plan, name, data, revision))
+    for name, data in data_sets(table, quick=options.quick, notify=notify):
+        jobs = list(_jobs(table, options, name, data, revision))
         if jobs:
             notify(f"{name}: {data.about}")
-            _refuse_other_data(plan, data)
-        with use_clock(CLOCKS[plan.clock]):
+            _refuse_other_data(table, options, data)
+        with going_by(CLOCKS[options.clock]):
             for job in jobs:
                 for rows in job.run(listener):
-                    add(plan.out, rows)
+                    add(options.out, rows)
                     notify(_summary(rows))
-    return [row for row in read(plan.out, Row) if row.table == plan.table.name]
+    return [row for row in read(options.out) if row.table == table.name]
 
 
-def _jobs(plan: Plan, data_name: str, data: Dataset, revision: str) -> "Iterator[_Job]":
+def budget_for(table: Table, options: RunOptions, method: str) -> Budget:
+    """The training budget of a method: its own, or that of all."""
+    if options.quick:
+        return Budget(steps=table.quick.steps)
+    if own := table.budget_of(method):
+        return budget_of(own, None)
+    return budget_of(options.budget or DEFAULT_BUDGET, options.steps)
+
+
+def effort_of(table: Table, options: RunOptions, method: str) -> str:
+    """The effort that the rows of a method record."""
+    if options.quick:
+        return "quick"
+    if not is_trained(table.kind_of(method)):
+        return ""
+    budget = budget_for(table, options, method)
+    if budget.steps is not None:
+        return f"{budget.steps} steps"
+    return f"budget {budget.seconds:g} s{TOLD[options.clock]}"
+
+
+def _methods(table: Table, options: RunOptions) -> tuple[str, ...]:
+    return table.default_methods if options.methods is None else options.methods
+
+
+def _jobs(
+    table: Table, options: RunOptions, data_name: str, data: Dataset, revision: str
+) -> "Iterator[_Job]":
     """The trainings on one data set whose figures are not all in the file."""
-    table, metrics = plan.table, set(plan.table.metrics)
     found: dict[tuple[str, str, str, int], set[str]] = {}
-    for row in read(plan.out, Row):
-        if row.effort == plan.effort(row.method):
+    for row in read(options.out):
+        if row.effort == effort_of(table, options, row.method):
             found.setdefault(row.job, set()).add(row.metric)
-    for seed in plan.seeds:
-        for method in plan.methods:
-            missing = [
-                setting
-                for setting in table.settings
-                if table.data_of(setting) == data_name
-                and not metrics <= found.get((table.name, setting.name, method, seed), set())
-            ]
-            for masks in dict.fromkeys(table.training_of(setting) for setting in missing):
-                settings = tuple(s for s in missing if table.training_of(s) == masks)
-                yield _Job(plan, data, method, seed, settings, revision)
+    for seed in options.seeds:
+        for method in _methods(table, options):
+            by_masks: dict[object, list[Setting]] = {}
+            for setting in table.settings:
+                measured = found.get((table.name, setting.name, method, seed), set())
+                if table.data_of(setting) == data_name and not set(table.metrics) <= measured:
+                    by_masks.setdefault(table.training_of(setting), []).append(setting)
+            for settings in by_masks.values():
+                yield _Job(table, options, data, method, seed, settings, revision)
 
 
 @dataclass
 class _Job:
     """One training, and its scores in some settings."""
 
-    plan: Plan
+    table: Table
+    options: RunOptions
     data: Dataset
     name: str
     seed: int
-    settings: tuple[Setting, ...]
+    settings: Sequence[Setting]
     revision: str
     training: Meter | None = None
     method: Method | None = None
 
-    @property
-    def kind(self) -> str:
-        return self.plan.table.kind_of(self.name)
+    def __post_init__(self) -> None:
+        self.kind = self.table.kind_of(self.name)
+        self.masks = self.table.training_of(self.settings[0])
+        self.effort = effort_of(self.table, self.options, self.name)
 
     def run(self, listener: Listener | None) -> Iterator[list[Row]]:
         """Trains the method and yields its rows by setting; a failure is a row with the reason."""
-        options = dict(self.plan.table.method.get(self.name, {}))
-        limit = options.pop("series", None)
-        options.pop("budget", None)
-        if self.plan.quick:
-            options |= quick_settings(self.kind)
-        checkpoint = self._checkpoint(options)
+        parameters = dict(self.table.method.get(self.name, {}))
+        limit = parameters.pop("series", None)
+        parameters.pop("budget", None)
+        if self.options.quick:
+            parameters |= quick_settings(self.kind)
+        checkpoint = self._checkpoint(parameters)
         if self.kind != EXPERT:
             try:
-                self._train(options, checkpoint, listener)
+                self._train(parameters, checkpoint, listener)
             except expected_errors(self.kind) as error:
                 checkpoint.unlink(missing_ok=True)  # or the next try would start at the failure
-                yield self._failures(self.settings, error)
+                yield [self._failure(setting, error) for setting in self.settings]
                 return
         failed = False
         for setting in self.settings:
-            rows = self._score(setting, task_of(self.plan.table, setting, self.data).subset(limit))
+            rows = self._score(setting, task_of(self.table, setting, self.data).subset(limit))
             failed |= rows[0].failed
             yield rows
         if not failed:  # else the next try scores the same training
             checkpoint.unlink(missing_ok=True)
 
-    def _train(self, options: dict[str, Any], checkpoint: Path, listener: Listener | None) -> None:
-        method = method_of(self.name, self.seed, options)
+    def _train(
+        self, parameters: dict[str, Any], checkpoint: Path, listener: Listener | None
+    ) -> None:
+        method = method_of(self.name, self.seed, parameters)
         task = TrainingTask(
             train=self.data.train,
             validation=self.data.validation,
             channels=self.data.channels,
-            masks=self.plan.table.training_of(self.settings[0]),
-            budget=self.plan.budget_of(self.name),
+            masks=self.masks,
+            budget=budget_for(self.table, self.options, self.name),
             checkpoint=checkpoint,
             listener=listener,
         )
         with Meter() as self.training:
             method.fit(task)
         self.method = method
-        if self.plan.models is not None:
-            quick = "-quick" if self.plan.quick else ""
-            stem = f"{self.plan.table.name}-{self.data.name}-{self.name}-{self.seed}{quick}"
-            method.save(self.plan.models / f"{stem}.nrtsi")
+        if self.options.models is not None:
+            quick = "-quick" if self.options.quick else ""
+            stem = f"{self.table.name}-{self.data.name}-{self.name}-{self.seed}{quick}"
+            method.save(self.options.models / f"{stem}.nrtsi")
 
     def _score(self, setting: Setting, task: Task) -> list[Row]:
-        table = self.plan.table
         with Meter() as meter:
             try:
-                imputation = task.impute(self.method, table.draws)
+                imputation = task.impute(self.method, self.table.draws)
             except expected_errors(self.kind) as error:
-                return self._failures((setting,), error)
+                return [self._failure(setting, error)]
         try:
-            figures = task.figures(imputation, table.metrics)
+            figures = task.figures(imputation, self.table.metrics)
         except InputError as error:
-            return self._failures((setting,), error)
+            return [self._failure(setting, error)]
         return [self._row(setting, name, f"{value:.6g}", meter) for name, value in figures.items()]
 
     def _row(self, setting: Setting, metric: str, value: str, meter: Meter | None) -> Row:
@@ -217,7 +215,7 @@ class _Job:
             resumed = self.method.seconds if self.method else None
             train_s = f"{max(self.training.seconds, resumed or 0.0):.1f}"
         return Row(
-            table=self.plan.table.name,
+            table=self.table.name,
             setting=setting.name,
             method=self.name,
             seed=self.seed,
@@ -227,23 +225,22 @@ class _Job:
             impute_s=f"{meter.seconds:.2f}" if meter else "",
             peak_mib=f"{max(peaks):.0f}" if peaks else "",
             parameters="" if parameters is None else str(parameters),
-            versions=code_versions(self.data.digest, self.plan.effort(self.name)),
+            versions=code_versions(self.data.digest, self.effort),
             revision=self.revision,
         )
 
-    def _failures(self, settings: Sequence[Setting], error: Exception) -> list[Row]:
+    def _failure(self, setting: Setting, error: Exception) -> Row:
         log.info("%s failed", self.name, exc_info=error)
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        return [self._row(setting, ERROR, reason, None) for setting in settings]
+        return self._row(setting, ERROR, reason, None)
 
-    def _checkpoint(self, options: dict[str, Any]) -> Path:
+    def _checkpoint(self, parameters: dict[str, Any]) -> Path:
         """The checkpoint of this training; those of other trainings of the job are removed."""
-        plan = self.plan
-        masks = plan.table.training_of(self.settings[0]).model_dump()
-        training = digest([masks, options, plan.effort(self.name), self.revision])
-        job = digest([plan.table.name, self.data.name, self.name, self.seed])
-        path = plan.out.with_name(f"{plan.out.name}.{job}-{training}.checkpoint")
-        for other in plan.out.parent.glob(f"{glob.escape(f'{plan.out.name}.{job}-')}*.checkpoint"):
+        out = self.options.out
+        training = digest([self.masks.model_dump(), parameters, self.effort, self.revision])
+        job = digest([self.table.name, self.data.name, self.name, self.seed])
+        path = out.with_name(f"{out.name}.{job}-{training}.checkpoint")
+        for other in out.parent.glob(f"{glob.escape(f'{out.name}.{job}-')}*.checkpoint"):
             if other.name != path.name:
                 other.unlink(missing_ok=True)
         return path
@@ -264,26 +261,38 @@ def _summary(rows: Sequence[Row]) -> str:
     return f"{place}: {first.metric} {first.value} ({trained}imputed in {first.impute_s} s)"
 
 
-def _refuse_other_effort(plan: Plan) -> None:
-    jobs = {(name, seed) for name in plan.methods for seed in plan.seeds}
-    for row in [] if plan.overwrite else read(plan.out, Row):
-        if row.table != plan.table.name or (row.method, row.seed) not in jobs:
-            continue
-        if row.effort != plan.effort(row.method):
+def _check_methods(table: Table, options: RunOptions) -> None:
+    methods, known = _methods(table, options), ", ".join(table.methods)
+    if not methods:
+        raise InputError(f"--methods must name some of {known}")
+    for name in methods:
+        if name not in table.methods:
             raise InputError(
-                f"{plan.out} has rows of {row.method} made with {row.effort or 'all data'}, not "
-                f"with {plan.effort(row.method) or 'all data'}; give the same, another --out, or "
-                f"--overwrite to replace them"
+                f"--methods must be among {known} for the table {table.name}, got {name!r}"
             )
 
 
-def _refuse_other_data(plan: Plan, data: Dataset) -> None:
-    settings = {s.name for s in plan.table.settings if plan.table.data_of(s) == data.name}
-    for row in [] if plan.overwrite else read(plan.out, Row):
-        same_setting = row.table == plan.table.name and row.setting in settings
+def _refuse_other_effort(table: Table, options: RunOptions) -> None:
+    methods = _methods(table, options)
+    for row in [] if options.overwrite else read(options.out):
+        if row.table != table.name or row.method not in methods or row.seed not in options.seeds:
+            continue
+        effort = effort_of(table, options, row.method)
+        if row.effort != effort:
+            raise InputError(
+                f"{options.out} has rows of {row.method} made with {row.effort or 'all data'}, "
+                f"not with {effort or 'all data'}; give the same, another --out, or --overwrite "
+                f"to replace them"
+            )
+
+
+def _refuse_other_data(table: Table, options: RunOptions, data: Dataset) -> None:
+    settings = {s.name for s in table.settings if table.data_of(s) == data.name}
+    for row in [] if options.overwrite else read(options.out):
+        same_setting = row.table == table.name and row.setting in settings
         if same_setting and row.data not in ("", data.digest):
             raise InputError(
-                f"{plan.out} has rows of {row.method} measured on other data of the name "
+                f"{options.out} has rows of {row.method} measured on other data of the name "
                 f"{data.name} ({row.data}, not {data.digest}); make the same data again, give "
                 f"another --out, or --overwrite to mix them"
             )

@@ -1,7 +1,5 @@
 """`nrtsi bench`: runs, shows and checks benchmarks, and writes their pages."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +24,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi bench list
 Results = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File of results; bench-NAME.csv by default.")
 ]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Few series and steps, tiny networks: does it run?")
+]
 
 
 @command(app, "list")
@@ -34,12 +35,13 @@ def list_experiments(console: Console) -> None:
     from nrtsi.bench.experiments import EXPERIMENTS, experiment_names
     from nrtsi.bench.tables import open_table, table_names
 
-    width = max(map(len, experiment_names()))
+    titles = {}
     for name in table_names():
         table = open_table(name)
         data = ", ".join(dict.fromkeys(table.data_of(setting) for setting in table.settings))
-        typer.echo(f"{name:<{width}}  {table.title} (data: {data})")
-    for name, title in EXPERIMENTS.items():
+        titles[name] = f"{table.title} (data: {data})"
+    width = max(map(len, experiment_names()))
+    for name, title in (titles | EXPERIMENTS).items():
         typer.echo(f"{name:<{width}}  {title}")
 
 
@@ -82,15 +84,7 @@ def run(
     preset: Annotated[
         str | None, typer.Option(help="Preset of nrtsi, instead of the one of the budget.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Parameter of nrtsi, such as model.width=48."
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Few series and steps, tiny networks: does it run?")
-    ] = False,
+    quick: Quick = False,
     models: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Save the trained nrtsi models here.")
     ] = None,
@@ -112,18 +106,21 @@ def run(
     before by `nrtsi data make NAME --path FILE`. Rows that are in the file are not measured
     again: the same command resumes a run that was stopped.
     """
-    from nrtsi.bench.experiments import RunOptions
+    from nrtsi.bench.experiments import RunOptions, open_experiment
 
-    _refuse_both({"--quick": quick, "--budget": budget, "--steps": steps})
-    experiment = _open(name)
+    limits = {"--quick": quick, "--budget": budget, "--steps": steps}
+    both = [option for option, value in limits.items() if value]
+    if len(both) > 1:
+        raise InputError(f"{' and '.join(both)} must not be given together; leave one out")
+    experiment = open_experiment(name)
+    names = None if methods is None else (each.strip() for each in methods.split(","))
     given: dict[str, Any] = {
-        "methods": None if methods is None else _names(methods),
+        "methods": None if names is None else tuple(filter(None, names)),
         "data": tuple(data) if data else None,
         "budget": budget,
         "steps": steps,
         "seeds": tuple(dict.fromkeys(seed)) if seed else None,
         "preset": preset,
-        "settings": _settings(set_) if set_ else None,
         "quick": quick or None,
         "models": models,
         "overwrite": overwrite or None,
@@ -132,10 +129,15 @@ def run(
     chosen = {field: value for field, value in given.items() if value is not None}
     for field in chosen:
         if field not in experiment.options:
-            option = {"seeds": "seed", "settings": "set"}.get(field, field)
+            option = "seed" if field == "seeds" else field
             raise InputError(f"--{option} does not apply to {name}; leave it out")
     if models is not None:
-        _make_folder(models)
+        try:
+            models.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--models must be a folder, got {models}: {error.strerror}"
+            ) from error
     options = RunOptions(out or _default(name, experiment), **chosen)
     try:
         with ProgressBar(quiet=console.quiet) as listener:
@@ -150,7 +152,9 @@ def run(
 @command(app)
 def show(name: Name, console: Console, results: Results = None) -> None:
     """Print the results of NAME as Markdown, those of a table beside the paper's."""
-    experiment = _open(name)
+    from nrtsi.bench.experiments import open_experiment
+
+    experiment = open_experiment(name)
     path = _existing(name, results or _default(name, experiment))
     typer.echo(experiment.markdown(path), nl=False)
 
@@ -167,9 +171,7 @@ def check(
     method: Annotated[
         str, typer.Option(metavar="NAME", help="Row of the table that the model belongs to.")
     ] = "nrtsi",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Use the few series of `nrtsi bench run --quick`.")
-    ] = False,
+    quick: Quick = False,
 ) -> None:
     """Score MODEL on the test series of TABLE and compare with the recorded figures.
 
@@ -179,16 +181,13 @@ def check(
     from nrtsi.bench.tables import open_table
 
     opened = open_table(table)  # rejects a wrong name before anything large is loaded
-    path = results or Path(f"bench-{table}.csv")
-    if results is not None:
-        _existing(table, results)
+    path = _existing(table, results) if results else Path(f"bench-{table}.csv")
 
-    from nrtsi.bench.check import CheckRequest, markdown
-    from nrtsi.bench.check import check as check_model
-    from nrtsi.bench.experiments.table import rows_of
+    from nrtsi.bench.check import check_model, markdown
+    from nrtsi.bench.runner import rows_of
 
     rows = rows_of(opened, path)
-    figures = check_model(CheckRequest(opened, model, method, quick), rows, console.note)
+    figures = check_model(opened, model, method, rows, quick=quick, notify=console.note)
     typer.echo(markdown(figures))
     if rows and all(figure.recorded is None for figure in figures):
         console.note(
@@ -210,31 +209,16 @@ def page(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; the status is 1 if a page is outdated.")
     ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw error against budget here.")
-    ] = None,
 ) -> None:
     """Write the pages that show the results in benchmarks/results."""
     from nrtsi.bench.pages import outdated_pages, write_pages
 
-    if picture is not None:
-        from nrtsi.bench.experiments.budget_plot import plot_budgets
-        from nrtsi.bench.experiments.budgets import BudgetRow
-        from nrtsi.bench.results import read
-
-        plot_budgets(picture, read(root / "benchmarks" / "results" / "budgets.csv", BudgetRow))
     outdated = [str(path) for path in (outdated_pages if check else write_pages)(root)]
     if not check:
         console.report(f"wrote {', '.join(outdated) or 'nothing: all pages are up to date'}")
     elif outdated:
         console.note(f"{', '.join(outdated)} differ from the results; run nrtsi bench page")
         raise typer.Exit(1)
-
-
-def _open(name: str) -> "Experiment":
-    from nrtsi.bench.experiments import open_experiment
-
-    return open_experiment(name)
 
 
 def _existing(name: str, path: Path) -> Path:
@@ -249,48 +233,3 @@ def _existing(name: str, path: Path) -> Path:
 def _default(name: str, experiment: "Experiment") -> Path:
     # Not NAME.csv, which is a natural name for the data set.
     return Path(f"bench-{name}{experiment.suffix}")
-
-
-def _refuse_both(options: dict[str, object]) -> None:
-    given = [name for name, value in options.items() if value]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} must not be given together; leave one out")
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--models must be a folder, got {path}: {error.strerror}") from error
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Names separated by commas.
-
-    >>> _names("linear, nrtsi")
-    ('linear', 'nrtsi')
-    """
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _settings(words: Sequence[str]) -> dict[str, Any]:
-    """Parameters of NRTSI.
-
-    >>> _settings(["model.width=48", "model.head=point", "scaling=shared"])
-    {'model': {'width': 48, 'head': 'point'}, 'scaling': 'shared'}
-    """
-    found: dict[str, Any] = {}
-    for word in words:
-        name, _, text = word.partition("=")
-        if not (name and text):
-            raise InputError(f"--set must be NAME=VALUE, got {word!r}; write model.width=48")
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
-            value = text
-        group, _, field = name.partition(".")
-        if field:
-            found.setdefault(group, {})[field] = value
-        else:
-            found[name] = value
-    return found

@@ -3,19 +3,18 @@
 Presets are chosen by this error, so the test series are not used.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, product
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 from nrtsi.bench.datasets.dataset import Dataset
-from nrtsi.bench.experiments.base import Experiment, RunOptions
+from nrtsi.bench.experiments import Experiment, Notify, RunOptions
 from nrtsi.bench.markdown import NONE, bold, grid, number
-from nrtsi.bench.methods import Method, NRTSIMethod, TrainingTask, method_of, quick_settings
-from nrtsi.bench.results import ResultRow, add, code_revision, code_versions, read
-from nrtsi.bench.runner import Notify, check_clock, digest
+from nrtsi.bench.methods import NRTSIMethod, TrainingTask, method_of
+from nrtsi.bench.results import Row, add, code_revision, code_versions, read
+from nrtsi.bench.runner import digest
 from nrtsi.bench.scores import score
 from nrtsi.bench.tables import Table, open_table
 from nrtsi.bench.tasks import Task, data_of, pool_tasks, task_of
@@ -25,167 +24,21 @@ from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.tables import parse_duration
-from nrtsi.training.plan import Budget
+from nrtsi.training.settings import budget_of
 
-__all__ = ["EXPERIMENT", "BudgetRow", "BudgetTraining", "by_budget", "relative_error"]
+__all__ = ["EXPERIMENT", "preset_of", "validation_task"]
 
 DEFAULT_TABLES, DEFAULT_BUDGETS = ("billiards", "mujoco", "air"), "1m,10m,1h"
 
 QUICK = "quick"
-
-Job = tuple[str, str, str, str, int]
-
-
-@dataclass(frozen=True)
-class BudgetRow(ResultRow):
-    """The error of one training on the validation series, over all settings of a table."""
-
-    data: str
-    """The table."""
-
-    budget: str
-    """Such as 10m; or quick."""
-
-    changes: str
-    """Parameters that differ from their defaults, except the preset, such as `model.width=48`."""
-
-    seed: int
-
-    preset: str
-    """The preset that was used."""
-
-    steps: int
-    seconds: float
-    parameters: int
-
-    metric: str
-    error: float
-
-    error_se: float
-    """Its standard error over the series."""
-
-    linear: float
-    """The error of linear interpolation in the same cells."""
-
-    versions: str
-    revision: str
-
-    @property
-    def job(self) -> Job:
-        """Identifies the training."""
-        return self.data, self.budget, self.preset, self.changes, self.seed
-
-    @property
-    def budget_seconds(self) -> float:
-        """The budget in seconds; of a quick run the seconds it took."""
-        return self.seconds if self.budget == QUICK else parse_duration(self.budget)
-
-    @property
-    def variant(self) -> str:
-        """What differs from the defaults, such as `small model.width=48`; empty for nothing."""
-        default = None
-        if self.budget != QUICK:
-            partial = open_table(self.data).partial
-            default = preset_for(None, self.budget_seconds, partial=partial)
-        preset = "" if self.preset == default else self.preset
-        return f"{preset} {self.changes}".strip()
+"""Budget of a quick run."""
 
 
-@dataclass(frozen=True)
-class BudgetTraining:
-    """A training to make."""
-
-    table: Table
-    seconds: float | None
-    """The budget; None for a quick run of few steps."""
-
-    seed: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of `NRTSI` that differ from their defaults."""
-
-    clock: str = "wall"
-
-    @property
-    def budget(self) -> str:
-        """As in a row."""
-        return QUICK if self.seconds is None else format_budget(self.seconds)
-
-    @property
-    def effort(self) -> str:
-        """The budget with its clock, as the versions of a row record it."""
-        return self.budget if self.seconds is None else self.budget + CLOCK_LABELS[self.clock]
-
-    @property
-    def job(self) -> Job:
-        """As in a row."""
-        default = "tiny" if self.seconds is None else None
-        preset = self.settings.get("preset", default)
-        preset = preset_for(preset, self.seconds, partial=self.table.partial)
-        return self.table.name, self.budget, preset, self.changes, self.seed
-
-    @property
-    def changes(self) -> str:
-        """The settings except the preset, as in a row."""
-        flat: dict[str, Any] = {}
-        for name, value in self.settings.items():
-            inner = value if isinstance(value, dict) else {}
-            flat |= {f"{name}.{key}": each for key, each in inner.items()} or {name: value}
-        return " ".join(f"{name}={flat[name]}" for name in sorted(flat) if name != "preset")
-
-    def is_in(self, rows: Sequence[BudgetRow], data: Dataset) -> bool:
-        """Whether there is a row of it, of these data."""
-        end = f" data {data.digest}; {self.effort}"
-        return any(row.job == self.job and row.versions.endswith(end) for row in rows)
-
-    def checkpoint(self, out: Path, revision: str) -> Path:
-        """The checkpoint of an interrupted training, beside the results."""
-        key = digest([*self.job, self.clock, revision])
-        return out.with_name(f"{out.name}.{key}.checkpoint")
-
-    def run(
-        self,
-        data: Dataset,
-        checkpoint: Path | None,
-        revision: str,
-        listener: Listener | None = None,
-    ) -> BudgetRow:
-        """Trains, or resumes at the checkpoint, and scores."""
-        quick = quick_settings("nrtsi") if self.seconds is None else {}
-        settings = self.table.method.get("nrtsi", {}) | quick | dict(self.settings)
-        steps = self.table.quick.steps if self.seconds is None else None
-        task = TrainingTask(
-            train=data.train,
-            validation=data.validation,
-            channels=data.channels,
-            masks=self.table.training,
-            budget=Budget(steps=steps, seconds=self.seconds),
-            checkpoint=checkpoint,
-            listener=listener,
-        )
-        method, linear = NRTSIMethod(self.seed, **settings), method_of("linear", self.seed, {})
-        linear.fit(task)
-        with use_clock(CLOCKS[self.clock]):
-            method.fit(task)
-        held_out, metric = validation_task(self.table, data), self.table.metrics[0]
-        figures = _figures(method, held_out, metric)
-        assert method.seconds is not None
-        assert method.parameters is not None
-        return BudgetRow(
-            data=self.table.name,
-            budget=self.budget,
-            changes=self.changes,
-            seed=self.seed,
-            preset=method.model.preset_,
-            steps=method.model.steps_,
-            seconds=round(method.seconds, 1),
-            parameters=method.parameters,
-            metric=metric,
-            error=figures[metric],
-            error_se=figures.get(f"{metric}_se", float("nan")),
-            linear=_figures(linear, held_out, metric)[metric],
-            versions=code_versions(data.digest, self.effort),
-            revision=revision,
-        )
+def preset_of(table: Table, budget: str, preset: str | None = None) -> str:
+    """The preset, by default the one that the budget selects."""
+    if budget == QUICK:
+        return preset_for(preset or "tiny", None, partial=table.partial)
+    return preset_for(preset, parse_duration(budget), partial=table.partial)
 
 
 def validation_task(table: Table, data: Dataset) -> Task:
@@ -198,125 +51,119 @@ def validation_task(table: Table, data: Dataset) -> Task:
     return pool_tasks([task_of(table, each, data, part=data.validation) for each in settings])
 
 
-def _figures(method: Method, task: Task, metric: str) -> dict[str, float]:
-    found = score(task.impute(method, draws=0), [metric])
-    return {name: float(f"{value:.6g}") for name, value in found.items()}
-
-
-def format_budget(seconds: float) -> str:
-    """A budget as the user types it.
-
-    >>> format_budget(600.0), format_budget(3600.0), format_budget(90.0)
-    ('10m', '1h', '90s')
-    """
-    unit, name = next(((u, n) for u, n in ((3600, "h"), (60, "m")) if seconds % u == 0), (1, "s"))
-    return f"{seconds / unit:g}{name}"
-
-
 def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None:
-    check_clock(options.clock)
     tables = [open_table(name) for name in options.data or DEFAULT_TABLES]
-    budgets: Sequence[float | None] = [None]
+    budgets = [QUICK]
     if not options.quick:
-        budgets = sorted(map(parse_duration, (options.budget or DEFAULT_BUDGETS).split(",")))
+        budgets = sorted((options.budget or DEFAULT_BUDGETS).split(","), key=parse_duration)
     check_writable(options.out, overwrite=True)
-    if any((row.budget == QUICK) != options.quick for row in read(options.out, BudgetRow)):
+    if any((row.setting == QUICK) != options.quick for row in read(options.out)):
         raise InputError(
             f"{options.out} must not mix quick and other rows; give another --out for this run"
         )
-    settings = dict(options.settings) | ({"preset": options.preset} if options.preset else {})
-    trainings = [
-        BudgetTraining(table, seconds, seed, settings, options.clock)
-        for seconds, table, seed in product(budgets, tables, options.seeds)
+    trainings = [  # rejects an unknown preset before the first training
+        (table, budget, preset_of(table, budget, options.preset), seed)
+        for budget, table, seed in product(budgets, tables, options.seeds)
     ]
-    for training in trainings:
-        training.job  # noqa: B018  # rejects an unknown preset before the first training
     revision = code_revision()
     data = {table.name: data_of(table, table.data, quick=options.quick) for table in tables}
-    for training in trainings:
-        own = data[training.table.name]
-        if not options.overwrite and training.is_in(read(options.out, BudgetRow), own):
+    for table, budget, preset, seed in trainings:
+        own, job = data[table.name], (table.name, budget, preset, seed)
+        effort = budget if options.quick else budget + TOLD[options.clock]
+        if not options.overwrite and any(
+            row.job == job and (row.data, row.effort) == (own.digest, effort)
+            for row in read(options.out)
+        ):
             continue
-        checkpoint = training.checkpoint(options.out, revision)
-        row = training.run(own, checkpoint, revision, listener)
-        add(options.out, [row])
+        key = digest([*job, options.clock, revision])
+        checkpoint = options.out.with_name(f"{options.out.name}.{key}.checkpoint")
+        steps = table.quick.steps if options.quick else None
+        task = TrainingTask(
+            train=own.train,
+            validation=own.validation,
+            channels=own.channels,
+            masks=table.training,
+            budget=budget_of(budget, steps),
+            checkpoint=checkpoint,
+            listener=listener,
+        )
+        method = NRTSIMethod(seed, **table.method.get("nrtsi", {}) | {"preset": preset})
+        with going_by(CLOCKS[options.clock]):
+            method.fit(task)
+        linear = method_of("linear", seed, {})
+        linear.fit(task)
+        held_out, metric = validation_task(table, own), table.metrics[0]
+        figures, other = (
+            score(held_out.impute(each, draws=0), [metric]) for each in (method, linear)
+        )
+        row = Row(
+            *job,
+            metric,
+            f"{figures[metric]:.6g}",
+            train_s=f"{method.seconds:.1f}",
+            parameters=str(method.parameters),
+            versions=code_versions(own.digest, effort),
+            revision=revision,
+        )
+        more = {f"{metric}_se": figures.get(f"{metric}_se"), "steps": method.model.steps_}
+        others = [
+            replace(row, metric=name, value=f"{figure:.6g}")
+            for name, figure in more.items()
+            if figure is not None
+        ]
+        add(options.out, [replace(row, reference=f"{other[metric]:.6g}"), *others])
         checkpoint.unlink(missing_ok=True)
-        name = " ".join(each for each in (row.data, row.budget, row.preset, row.changes) if each)
-        ratio = f"{row.error / row.linear:.3g} of linear's"
-        notify(f"{name}, seed {row.seed}: {row.metric} {row.error:g}, {ratio}")
-
-
-def by_budget(rows: Iterable[BudgetRow]) -> Iterator[tuple[str, str, list[list[BudgetRow]]]]:
-    """For each table and variant: its budgets, ascending, each with the rows of its seeds."""
-    rows = sorted(rows, key=lambda row: (row.data, row.variant, row.seconds))
-    for (data, variant), some in groupby(rows, key=lambda row: (row.data, row.variant)):
-        budgets: dict[str, list[BudgetRow]] = {}
-        for row in some:
-            budgets.setdefault(row.budget, []).append(row)
-        yield data, variant, list(budgets.values())
-
-
-def relative_error(rows: Sequence[BudgetRow]) -> tuple[float, float]:
-    """The mean error over seeds relative to linear interpolation, and its uncertainty."""
-    ratios = [row.error / row.linear for row in rows]
-    if len(rows) > 1:
-        return fmean(ratios), stdev(ratios)
-    return ratios[0], rows[0].error_se / rows[0].linear
+        ratio = f"{figures[metric] / other[metric]:.3g} of linear's"
+        notify(f"{table.name} {budget} {preset}, seed {seed}: {metric} {row.value}, {ratio}")
 
 
 def _markdown(path: Path) -> str:
-    """The defaults in a grid, and the presets side by side; other variants are not shown."""
-    rows = read(path, BudgetRow)
-    lines = [
-        _line(some) for _, variant, budgets in by_budget(rows) if not variant for some in budgets
-    ]
+    """The defaults in a grid, and the presets side by side, relative to linear interpolation."""
+    rows = [row for row in read(path) if row.method in PRESETS]
+    figures = {(*row.job, row.metric): row.number for row in rows}
+    found: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for row in sorted(rows, key=lambda row: (row.table, float(row.train_s))):
+        if row.reference:
+            by_preset = found.setdefault((row.table, row.setting), {})
+            by_preset.setdefault(row.method, []).append(row)
+    defaults = {key: preset_of(open_table(key[0]), key[1]) for key in found}
+
+    def relative(own: Sequence[Row]) -> str:
+        """The mean error over seeds relative to linear interpolation, and its uncertainty."""
+        ratios = [row.number / float(row.reference) for row in own]
+        first = own[0]
+        error = figures.get((*first.job, f"{first.metric}_se"), float("nan"))
+        spread = stdev(ratios) if len(own) > 1 else error / float(first.reference)
+        return f"{number(fmean(ratios))} ± {number(spread, 2)}"
+
+    def line(own: Sequence[Row]) -> list[str]:
+        first = own[0]
+        steps = fmean(figures[*row.job, "steps"] for row in own)
+        error = number(fmean(row.number for row in own))
+        size = f"{int(first.parameters):,}"
+        about = [first.table, first.setting, first.method, size, f"{steps:,.0f}", str(len(own))]
+        return [*about, first.metric, error, relative(own)]
+
+    lines = [line(by[defaults[key]]) for key, by in found.items() if defaults[key] in by]
     if not lines:
         return ""
     header = "data, budget, preset, parameters, steps, seeds, metric, error, of linear's"
-    return "\n\n".join([grid(header.split(", "), lines), *_presets(rows)]) + "\n"
-
-
-def _presets(rows: Sequence[BudgetRow]) -> list[str]:
-    """The error of each preset relative to linear interpolation."""
-    found: dict[tuple[str, str], dict[str, list[BudgetRow]]] = {}
-    for row in sorted(rows, key=lambda row: (row.data, row.seconds)):
-        if not row.changes:
-            found.setdefault((row.data, row.budget), {}).setdefault(row.preset, []).append(row)
+    parts = [grid(header.split(", "), lines)]
     compared = {key: by for key, by in found.items() if len(by) > 1}
-    if not compared:
-        return []
     names = [name for name in PRESETS if any(name in by for by in compared.values())]
-    lines = [[*key, *(_ratio(by.get(name, [])) for name in names)] for key, by in compared.items()]
-    text = (
-        "The presets side by side: error relative to linear interpolation; bold is the preset "
-        "that the budget selects:"
-    )
-    return [text, grid(["data", "budget", *names], lines)]
+    if compared:
+        parts.append(
+            "The presets side by side: error relative to linear interpolation; bold is the preset "
+            "that the budget selects:"
+        )
+        cells = [
+            [bold(relative(by[n]), n == defaults[key]) if n in by else NONE for n in names]
+            for key, by in compared.items()
+        ]
+        sides = [[*key, *each] for key, each in zip(compared, cells, strict=True)]
+        parts.append(grid(["data", "budget", *names], sides))
+    return "\n\n".join(parts) + "\n"
 
 
-def _ratio(rows: Sequence[BudgetRow]) -> str:
-    return bold(_plus_minus(rows), not rows[0].variant) if rows else NONE
-
-
-def _plus_minus(rows: Sequence[BudgetRow]) -> str:
-    ratio, error = relative_error(rows)
-    return f"{number(ratio)} ± {number(error, 2)}"
-
-
-def _line(rows: Sequence[BudgetRow]) -> list[str]:
-    first = rows[0]
-    return [
-        first.data,
-        first.budget,
-        first.preset,
-        f"{first.parameters:,}",
-        f"{fmean(row.steps for row in rows):,.0f}",
-        str(len(rows)),
-        first.metric,
-        number(fmean(row.error for row in rows)),
-        _plus_minus(rows),
-    ]
-
-
-OPTIONS = {"data", "budget", "seeds", "quick", "overwrite", "clock", "preset", "settings"}
+OPTIONS = {"data", "budget", "seeds", "quick", "overwrite", "clock", "preset"}
 EXPERIMENT = Experiment(OPTIONS, _run, _markdown)

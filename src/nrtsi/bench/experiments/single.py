@@ -8,7 +8,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -17,16 +19,14 @@ from nrtsi.baselines import BASELINES
 from nrtsi.baselines.base import Imputer
 from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.datasets.weather import lost, weather
-from nrtsi.bench.experiments.base import Experiment, RunOptions, choose
+from nrtsi.bench.experiments import Experiment, Notify, RunOptions, choose
 from nrtsi.bench.markdown import NONE, bold, grid, number
-from nrtsi.bench.results import ResultRow, add, code_revision, code_versions, read
-from nrtsi.bench.runner import Notify, check_clock
-from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, now, use_clock
+from nrtsi.bench.results import Row, add, code_revision, code_versions, read
+from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by, now
 from nrtsi.core.events import Listener
-from nrtsi.errors import InputError
 from nrtsi.imputer.nrtsi import NRTSI
 
-__all__ = ["EXPERIMENT", "SingleRow", "SingleTable"]
+__all__ = ["EXPERIMENT", "SingleTable"]
 
 HOURS = 24
 
@@ -42,25 +42,6 @@ METHODS: dict[str, Callable[..., Imputer]] = {
     "nrtsi without GP": partial(NRTSI, predictors=("analogs", "dynamics")),
     **{name: BASELINES[name] for name in SIMPLE},
 }
-
-
-@dataclass(frozen=True)
-class SingleRow(ResultRow):
-    """The error of one method on one table."""
-
-    table: str
-    method: str
-    error: float
-    cells: int
-    fit_s: str
-    impute_s: str
-    versions: str
-    revision: str
-
-    @property
-    def job(self) -> tuple[str, str]:
-        """Table and method."""
-        return self.table, self.method
 
 
 @dataclass(frozen=True)
@@ -132,13 +113,10 @@ def _frame(value: np.ndarray, time: pd.Index) -> pd.DataFrame:
 
 
 def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None:
-    check_clock(options.clock)
-    if len(options.seeds) > 1:
-        raise InputError(f"--seed must be given once for single, got {options.seeds}")
-    names, methods = choose(options.data, TABLES, "--data"), options.methods or ()
-    methods = choose(methods, METHODS, "--methods")
-    revision, budget, seed = code_revision(), options.budget or DEFAULT_BUDGET, options.seeds[0]
-    for name in names:
+    names = choose(options.data, TABLES, "--data")
+    methods = choose(options.methods or (), METHODS, "--methods")
+    revision, budget = code_revision(), options.budget or DEFAULT_BUDGET
+    for name, seed in product(names, options.seeds):
         table = TABLES[name]()
         for method in methods:
             trained = method not in BASELINES
@@ -148,36 +126,39 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
                 imputer.fit(table.gappy, time="time")
                 fitted = now()
                 error = table.error(imputer)
-                seconds = fitted - started, now() - fitted
-            clock = CLOCK_LABELS[options.clock]
-            effort = f"budget {budget}{clock}, seed {seed}" if trained else ""
-            row = SingleRow(
-                table=name,
+                impute_s = now() - fitted
+            effort = f"budget {budget}{TOLD[options.clock]}, seed {seed}" if trained else ""
+            row = Row(
+                table="single",
+                setting=name,
                 method=method,
-                error=float(f"{error:.6g}"),
-                cells=int(table.removed.sum()),
-                fit_s=f"{seconds[0]:.1f}",
-                impute_s=f"{seconds[1]:.2f}",
+                seed=seed,
+                metric="mse",
+                value=f"{error:.6g}",
+                train_s=f"{fitted - started:.1f}",
+                impute_s=f"{impute_s:.2f}",
                 versions=code_versions(table.digest, effort),
                 revision=revision,
+                cells=str(table.removed.sum()),
             )
             add(options.out, [row])
-            notify(f"{name}: {method} {error:.4g}, {row.fit_s} s")
+            notify(f"{name}: {method} {error:.4g}, {row.train_s} s")
 
 
 def _markdown(path: Path) -> str:
-    """The errors in a grid, the lowest of each table in bold."""
-    rows = read(path, SingleRow)
-    if not rows:
+    """The mean errors over seeds in a grid, the lowest of each table in bold."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in read(path):
+        found.setdefault(row.setting, {}).setdefault(row.method, []).append(row.number)
+    if not found:
         return ""
-    error = {row.job: row.error for row in rows}
-    methods = list(dict.fromkeys(row.method for row in rows))
+    methods = list(dict.fromkeys(method for errors in found.values() for method in errors))
     lines = []
-    for name in dict.fromkeys(row.table for row in rows):
-        lowest = min(row.error for row in rows if row.table == name)
-        cells = [error.get((name, method)) for method in methods]
-        shown = [NONE if each is None else bold(number(each), each == lowest) for each in cells]
-        lines.append([name, *shown])
+    for name, errors in found.items():
+        mean = {method: fmean(each) for method, each in errors.items()}
+        lowest = min(mean.values())
+        cells = [bold(number(mean[m]), mean[m] == lowest) if m in mean else NONE for m in methods]
+        lines.append([name, *cells])
     return grid(["squared error", *methods], lines) + "\n"
 
 

@@ -25,13 +25,12 @@ from pydantic import BaseModel, ConfigDict
 from nrtsi.bench.competitors import TRAINING, Competitor
 from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.datasets.simulators import BILLIARDS, billiards
-from nrtsi.bench.experiments.base import Experiment, RunOptions
+from nrtsi.bench.experiments import Experiment, Notify, RunOptions
 from nrtsi.bench.experiments.long_series import long_series_figures
 from nrtsi.bench.markdown import NONE, grid
 from nrtsi.bench.meter import take_turns
 from nrtsi.bench.methods import NRTSIMethod, TrainingTask
 from nrtsi.bench.results import code_revision, code_versions
-from nrtsi.bench.runner import Notify
 from nrtsi.bench.tables import open_table
 from nrtsi.config import ScheduleConfig
 from nrtsi.core.atomic import atomic, check_writable

@@ -6,9 +6,11 @@ back-test with the true error; `method="auto"` with the best single method; and 
 of daily totals, pooled over draws, with the true totals.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,13 @@ import pandas as pd
 from nrtsi import pool
 from nrtsi.bench.datasets.registry import make
 from nrtsi.bench.datasets.weather import weather
-from nrtsi.bench.experiments.base import Experiment, RunOptions, choose
-from nrtsi.bench.results import ResultRow, add, read
-from nrtsi.bench.runner import Notify
+from nrtsi.bench.experiments import Experiment, Notify, RunOptions, choose
+from nrtsi.bench.results import Row, add, read
 from nrtsi.core.events import Listener
 from nrtsi.core.gaps import Gaps, gap_bin_range
 from nrtsi.imputer.nrtsi import NRTSI
 
-__all__ = ["EXPERIMENT", "TrustRow", "measure"]
+__all__ = ["EXPERIMENT", "Trial", "is_within"]
 
 LEVEL = 0.9
 """Nominal coverage of the intervals."""
@@ -38,43 +39,6 @@ MIN_CELLS = 500
 DEFAULT_BUDGET = "2m"
 
 HOURS = pd.date_range("2024-01-01", periods=24 * 365, freq="h")
-
-
-@dataclass(frozen=True)
-class TrustRow(ResultRow):
-    """A reported figure and the true one."""
-
-    data: str
-    seed: int
-    about: str
-    """coverage, error, auto or total."""
-
-    where: str
-    """Channel and gap length, or method."""
-
-    cells: int
-    promised: float
-    found: float
-    within: bool
-
-    @property
-    def job(self) -> tuple[str, int]:
-        """Table and seed."""
-        return self.data, self.seed
-
-    @classmethod
-    def of(cls, job: tuple[str, int], about: str, where: str, **figures: Any) -> "TrustRow":
-        """A row, with whether the figure is within its tolerance."""
-        cells, promised, found = (figures[name] for name in ("cells", "promised", "found"))
-        if about == "error":
-            within = abs(found / promised - 1) <= 0.2
-        elif about == "auto":
-            within = found <= 1.03 * promised
-        else:
-            tolerance = 0.05 if about == "total" else 0.02
-            standard_error = np.sqrt(LEVEL * (1 - LEVEL) / cells)
-            within = abs(found - promised) <= tolerance + 2 * standard_error
-        return cls(*job, about, where, int(cells), float(promised), float(found), bool(within))
 
 
 Table = tuple[pd.DataFrame, pd.DataFrame]
@@ -143,99 +107,115 @@ def _remove_blocks(truth: pd.DataFrame, rng: np.random.Generator) -> Table:
     return truth.mask(removed), truth
 
 
-def measure(job: tuple[str, int], table: Table, model: NRTSI) -> Iterator[TrustRow]:
-    """Yields all rows of one table; the model is fitted to it."""
-    gappy, truth = table
-    row = partial(TrustRow.of, job)
-    removed = gappy.isna() & truth.notna()
-    yield from _coverage(row, gappy, truth, removed, model)
-    yield from _errors(row, gappy, truth, removed, model)
-    yield _totals(row, gappy, truth, removed, model)
+@dataclass(frozen=True)
+class Trial:
+    """A model, the table it was fitted to, and the truth."""
+
+    name: str
+    seed: int
+    gappy: pd.DataFrame
+    truth: pd.DataFrame
+    model: NRTSI
+
+    @cached_property
+    def removed(self) -> pd.DataFrame:
+        """The cells that are missing in the table and known in the truth."""
+        return self.gappy.isna() & self.truth.notna()
+
+    def measure(self) -> Iterator[Row]:
+        """Yields all rows."""
+        yield from self._coverage()
+        yield from self._errors()
+        yield self._totals()
+
+    def _row(
+        self, metric: str, setting: str, method: str, cells: int, reported: float, true: float
+    ) -> Row:
+        figures = {"value": repr(float(true)), "reference": repr(float(reported))}
+        return Row(self.name, setting, method, self.seed, metric, cells=str(cells), **figures)
+
+    def _coverage(self) -> Iterator[Row]:
+        imputed = self.model.impute(self.gappy, interval=LEVEL)
+        gap_bin = Gaps.of(self.model.read_fitted(self.gappy).series).gap_bin
+        every = []
+        for dim, channel in enumerate(self.truth):
+            own, value = self.removed[channel].to_numpy(), self.truth[channel].to_numpy()
+            low, high = (imputed[f"{channel}_{end}"].to_numpy() for end in ("lower", "upper"))
+            inside = (value >= low) & (value <= high)
+            every.append(inside[own])
+            for each in np.unique(gap_bin[own, dim]):
+                cells = own & (gap_bin[:, dim] == each)
+                if cells.sum() >= MIN_CELLS:
+                    setting = f"{channel}, gaps up to {gap_bin_range(int(each))[1]:g} h"
+                    covered = inside[cells].mean()
+                    yield self._row("coverage", setting, "nrtsi", int(cells.sum()), LEVEL, covered)
+        inside = np.concatenate(every)
+        yield self._row("coverage", "all", "nrtsi", inside.size, LEVEL, inside.mean())
+
+    def _errors(self) -> Iterator[Row]:
+        backtest = self.model.backtest(self.gappy)
+        scale, cells = self.gappy.std(ddof=0).to_numpy(), int(self.removed.to_numpy().sum())
+
+        def error(method: str) -> float:
+            difference = (self.model.impute(self.gappy, method=method) - self.truth) / scale
+            return float(np.mean(difference.to_numpy()[self.removed.to_numpy()] ** 2))
+
+        true = {method: error(method) for method in backtest.methods}
+        for method, score in backtest.methods.items():
+            yield self._row("error", "all", method, cells, score.mse, true[method])
+        yield self._row("auto", "all", "auto", cells, min(true.values()), error("auto"))
+
+    def _totals(self) -> Row:
+        """Daily totals of each channel on days with removed cells, pooled over draws."""
+        truth, draws = self.truth, self.model.sample(self.gappy, draws=DRAWS)
+
+        def totals(one: pd.DataFrame) -> pd.Series:
+            return one.groupby(one.index.floor("D")).sum()[list(truth)].stack()
+
+        def any_of_a_day(cells: pd.DataFrame) -> pd.Series:
+            return cells.groupby(cells.index.floor("D")).any().stack()
+
+        pooled = pool(totals, draws, level=LEVEL)
+        right = totals(truth.where(truth.notna(), draws[draws["draw"] == 0][list(truth)]))
+        # A day on which the truth is unknown does not count.
+        days = any_of_a_day(self.removed) & ~any_of_a_day(truth.isna())
+        inside = (pooled.lower <= right) & (right <= pooled.upper)
+        found = inside[days].mean()
+        return self._row("total", "daily totals", "nrtsi", int(days.sum()), LEVEL, found)
 
 
-RowOf = Callable[..., TrustRow]
-
-
-def _coverage(
-    row: RowOf, gappy: pd.DataFrame, truth: pd.DataFrame, removed: pd.DataFrame, model: NRTSI
-) -> Iterator[TrustRow]:
-    imputed = model.impute(gappy, interval=LEVEL)
-    gap_bin = Gaps.of(model.read_fitted(gappy).series).gap_bin
-    every = []
-    for dim, channel in enumerate(truth):
-        own, value = removed[channel].to_numpy(), truth[channel].to_numpy()
-        low, high = (imputed[f"{channel}_{end}"].to_numpy() for end in ("lower", "upper"))
-        inside = (value >= low) & (value <= high)
-        every.append(inside[own])
-        for each in np.unique(gap_bin[own, dim]):
-            cells = own & (gap_bin[:, dim] == each)
-            if cells.sum() >= MIN_CELLS:
-                where = f"{channel}, gaps up to {gap_bin_range(int(each))[1]:g} h"
-                found = inside[cells].mean()
-                yield row("coverage", where, cells=cells.sum(), promised=LEVEL, found=found)
-    inside = np.concatenate(every)
-    yield row("coverage", "all", cells=inside.size, promised=LEVEL, found=inside.mean())
-
-
-def _errors(
-    row: RowOf, gappy: pd.DataFrame, truth: pd.DataFrame, removed: pd.DataFrame, model: NRTSI
-) -> Iterator[TrustRow]:
-    backtest = model.backtest(gappy)
-    scale = gappy.std(ddof=0).to_numpy()
-
-    def error(method: str) -> float:
-        imputed = model.impute(gappy, method=method)
-        return float(np.mean((((imputed - truth) / scale).to_numpy()[removed.to_numpy()]) ** 2))
-
-    found = {method: error(method) for method in (*backtest.methods, "auto")}
-    cells = int(removed.to_numpy().sum())
-    for method, score in backtest.methods.items():
-        yield row("error", method, cells=cells, promised=score.mse, found=found[method])
-    best = min(value for method, value in found.items() if method != "auto")
-    yield row("auto", "auto against the best", cells=cells, promised=best, found=found["auto"])
-
-
-def _totals(
-    row: RowOf, gappy: pd.DataFrame, truth: pd.DataFrame, removed: pd.DataFrame, model: NRTSI
-) -> TrustRow:
-    """Daily totals of each channel on days with removed cells, pooled over draws."""
-    draws = model.sample(gappy, draws=DRAWS)
-
-    def totals(one: pd.DataFrame) -> pd.Series:
-        return one.groupby(one.index.floor("D")).sum()[list(truth)].stack()
-
-    pooled = pool(totals, draws, level=LEVEL)
-    right = totals(truth.where(truth.notna(), draws[draws["draw"] == 0][list(truth)]))
-    # A day on which the truth is unknown does not count.
-    known = ~truth.isna().groupby(truth.index.floor("D")).any().stack()
-    days = removed.groupby(removed.index.floor("D")).any().stack() & known
-    inside = (pooled.lower <= right) & (right <= pooled.upper)
-    found = inside[days].mean()
-    return row("total", "daily totals", cells=days.sum(), promised=LEVEL, found=found)
+def is_within(row: Row) -> bool:
+    """Whether a figure is within the tolerance of the reported one."""
+    reported, true = float(row.reference), row.number
+    if row.metric == "error":
+        return abs(true / reported - 1) <= 0.2
+    if row.metric == "auto":
+        return true <= 1.03 * reported
+    tolerance = 0.05 if row.metric == "total" else 0.02
+    standard_error = math.sqrt(LEVEL * (1 - LEVEL) / int(row.cells))
+    return abs(true - reported) <= tolerance + 2 * standard_error
 
 
 def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None:
     budget: dict[str, Any] = {"budget": options.budget or DEFAULT_BUDGET}
     if options.steps is not None:
         budget = {"steps": options.steps}
-    for name in choose(options.data, TABLES, "--data"):
-        for seed in options.seeds:
-            table = TABLES[name](seed)
-            model = NRTSI(seed=seed, bounds=BOUNDS.get(name), **budget)
-            model.fit(table[0], listener=listener)
-            rows = list(measure((name, seed), table, model))
-            for row in rows:
-                figures = (
-                    f"reported {row.promised:.4g}, true {row.found:.4g} ({row.cells:,} cells)"
-                )
-                outside = "" if row.within else ", outside the tolerance"
-                notify(f"{name} {seed} {row.about}: {row.where}: {figures}{outside}")
-            add(options.out, rows)
+    for name, seed in product(choose(options.data, TABLES, "--data"), options.seeds):
+        gappy, truth = TABLES[name](seed)
+        model = NRTSI(seed=seed, bounds=BOUNDS.get(name), **budget)
+        model.fit(gappy, listener=listener)
+        rows = list(Trial(name, seed, gappy, truth, model).measure())
+        for row in rows:
+            figures = f"reported {float(row.reference):.4g}, true {row.number:.4g}"
+            outside = "" if is_within(row) else ", outside the tolerance"
+            about = f"{row.metric}: {row.setting}, {row.method}"
+            notify(f"{name} {seed} {about}: {figures} ({int(row.cells):,} cells){outside}")
+        add(options.out, rows)
 
 
 def _markdown(path: Path) -> str:
     """A line for each table and seed."""
-    rows = read(path, TrustRow)
+    rows = read(path)
     if not rows:
         return ""
     header = [
@@ -247,25 +227,26 @@ def _markdown(path: Path) -> str:
         "daily totals in 90 % intervals",
     ]
     lines = [" | ".join(header), " | ".join(["---", *["---:"] * (len(header) - 1)])]
-    for data, seed in sorted({row.job for row in rows}):
-        own = [row for row in rows if row.job == (data, seed)]
-        lines.append(" | ".join([f"{data}, seed {seed}", *_cells(own)]))
+    for name, seed in sorted({(row.table, row.seed) for row in rows}):
+        own = [row for row in rows if (row.table, row.seed) == (name, seed)]
+        one = {(row.metric, row.setting, row.method): row for row in own}
+        bins = [row for row in own if row.metric == "coverage" and row.setting != "all"]
+        within = f"{sum(map(is_within, bins))} of {len(bins)}" if bins else "none has 500 cells"
+        error, auto = one["error", "all", "nrtsi"], one["auto", "all", "auto"]
+        cells = [
+            f"{name}, seed {seed}",
+            _share(one["coverage", "all", "nrtsi"]),
+            within,
+            f"{float(error.reference):.3g}, {error.number:.3g}",
+            f"{auto.number / float(auto.reference):.2f}",
+            _share(one["total", "daily totals", "nrtsi"]),
+        ]
+        lines.append(" | ".join(cells))
     return "".join(f"| {line} |\n" for line in lines)
 
 
-def _cells(rows: list[TrustRow]) -> list[str]:
-    overall = next(row for row in rows if (row.about, row.where) == ("coverage", "all"))
-    bins = [row for row in rows if row.about == "coverage" and row.where != "all"]
-    error = next(row for row in rows if (row.about, row.where) == ("error", "nrtsi"))
-    auto = next(row for row in rows if row.about == "auto")
-    total = next(row for row in rows if row.about == "total")
-    return [
-        f"{100 * overall.found:.1f} % of {overall.cells:,}",
-        f"{sum(row.within for row in bins)} of {len(bins)}" if bins else "none has 500 cells",
-        f"{error.promised:.3g}, {error.found:.3g}",
-        f"{auto.found / auto.promised:.2f}",
-        f"{100 * total.found:.1f} % of {total.cells:,}",
-    ]
+def _share(row: Row) -> str:
+    return f"{100 * row.number:.1f} % of {int(row.cells):,}"
 
 
 EXPERIMENT = Experiment({"data", "budget", "steps", "seeds"}, _run, _markdown)

@@ -246,7 +246,7 @@ def test_the_truth_of_hidden_cells_teaches_those_whose_loss_has_a_place_for_it(m
         # Far below, as their losses are absolute errors: only the side they are on counts.
         turned = np.where(hidden & moved, train.value - 100, train.value)
         competitor = tiny(name)
-        monkeypatch.setattr(competitors, "_standard", lambda part: fixed)
+        monkeypatch.setattr(Scaler, "fit", lambda series: fixed)
         monkeypatch.setattr(competitors, "_unit_range", lambda part: fixed)
         competitor.fit(Part(train.time, turned), waves(8, 2), hide, Budget(steps=3))
         fills.append(competitor.impute(gappy(waves(4, 3))))

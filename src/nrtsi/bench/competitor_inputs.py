@@ -37,11 +37,8 @@ class Batch:
 
     def split(self, size: int) -> "Iterator[Batch]":
         """Yields batches of at most `size` series."""
-        pieces = (
-            torch.split(tensor, size)
-            for tensor in (self.time, self.value, self.known, self.target)
-        )
-        for piece in zip(*pieces, strict=True):
+        tensors = (self.time, self.value, self.known, self.target)
+        for piece in zip(*(torch.split(tensor, size) for tensor in tensors), strict=True):
             yield Batch(*piece)
 
 
@@ -61,19 +58,15 @@ def _bidirectional(batch: Batch) -> Inputs:
     Their losses use visible cells only: each is predicted from the cells before it (and after it).
     As their authors did, they are trained on series that miss as much as those to be imputed.
     """
-    visible, known = batch.visible.flip(1), batch.known.flip(1)
+
+    def one_way(time: Tensor, visible: Tensor, known: Tensor) -> Inputs:
+        deltas = time_since_observed(time, known)
+        return {"X": visible, "missing_mask": known, "deltas": deltas}
+
     reversed_time = (batch.time[:, -1:] - batch.time).flip(1)
     return {
-        "forward": {
-            "X": batch.visible,
-            "missing_mask": batch.known,
-            "deltas": time_since_observed(batch.time, batch.known),
-        },
-        "backward": {
-            "X": visible,
-            "missing_mask": known,
-            "deltas": time_since_observed(reversed_time, known),
-        },
+        "forward": one_way(batch.time, batch.visible, batch.known),
+        "backward": one_way(reversed_time, batch.visible.flip(1), batch.known.flip(1)),
         "X_ori": batch.value,
         "indicating_mask": batch.target,
     }

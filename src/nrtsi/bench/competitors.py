@@ -39,10 +39,12 @@ Hide = Callable[[Part, np.random.Generator], Bool[np.ndarray, "series step dim"]
 """Draws which of the observed cells of some series to hide."""
 
 
-class CompetitorTraining(BaseModel):
-    """How all competitors are trained; the optimizer is Adam."""
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+class CompetitorTraining(_Spec):
+    """How all competitors are trained; the optimizer is Adam."""
 
     batch: int
     learning_rate: float
@@ -50,10 +52,8 @@ class CompetitorTraining(BaseModel):
     draws: int
 
 
-class _Kind(BaseModel):
+class _Kind(_Spec):
     """What distinguishes one method."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str
     """Its class in PyPOTS."""
@@ -103,7 +103,8 @@ class _Preparation:
         even = train.even
         steps = np.diff(train.time, axis=1)
         unit = float(steps.mean()) if steps.size else 1.0
-        scaler = (_unit_range if unit_range else _standard)(_with_time(train, even))
+        whole = _with_time(train, even)
+        scaler = _unit_range(whole) if unit_range else Scaler.fit(whole.to_set())
         return cls(scaler, train.value.shape[1:], even, float(train.time.min()), unit)
 
     def batch(self, part: Part, hidden: Bool[np.ndarray, "series step dim"]) -> Batch:
@@ -116,12 +117,8 @@ class _Preparation:
         time = (part.time - self.origin) / self.unit
         if self.even:
             time = np.broadcast_to(np.arange(time.shape[1]), time.shape)
-        return Batch(
-            time=_tensor(time),
-            value=_tensor(np.where(observed, scaled, 0.0)),
-            known=_tensor(observed & ~target),
-            target=_tensor(target),
-        )
+        arrays = time, np.where(observed, scaled, 0.0), observed & ~target, target
+        return Batch(*(torch.from_numpy(array.astype(np.float32)) for array in arrays))
 
     def unscale(
         self, scaled: Float[np.ndarray, "... step feature"], part: Part
@@ -149,11 +146,8 @@ class Competitor:
         if name not in KINDS:
             raise InputError(f"competitor must be one of {', '.join(KINDS)}, got {name!r}")
         self.name, self.seed, self.training, self.kind = name, seed, training, KINDS[name]
-        for size in sizes:
-            if size not in self.kind.sizes:
-                raise InputError(
-                    f"{name} has no size {size!r}; it has {', '.join(self.kind.sizes)}"
-                )
+        for size in set(sizes) - set(self.kind.sizes):
+            raise InputError(f"{name} has no size {size!r}; it has {', '.join(self.kind.sizes)}")
         if find_spec("pypots") is None:
             raise InputError(
                 f'{name} needs PyPOTS, which is not installed; pip install "nrtsi[bench]"'
@@ -292,8 +286,9 @@ class TrainingRun:
 
     def __post_init__(self) -> None:
         self.started = now()
-        learning_rate = self.training.learning_rate
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=learning_rate)
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=self.training.learning_rate
+        )
         self._order: list[int] = []
 
     def continues(self, share: float) -> bool:
@@ -352,10 +347,6 @@ class TrainingRun:
         self.validating += self.cost
 
 
-def _standard(train: Part) -> Scaler:
-    return Scaler.fit(train.to_set())
-
-
 def _unit_range(train: Part) -> Scaler:
     """Scales every channel to 0 … 1."""
     observed = np.isfinite(train.value)
@@ -375,10 +366,6 @@ def _keep_observed(
     part: Part, value: Float[np.ndarray, "*draw series step dim"]
 ) -> Float[np.ndarray, "*draw series step dim"]:
     return np.where(np.isfinite(part.value), part.value, value)
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array.astype(np.float32))
 
 
 @contextlib.contextmanager

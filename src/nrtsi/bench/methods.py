@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,11 @@ class Method:
     """Training time over all sessions of a training that was resumed."""
 
     def fit(self, task: TrainingTask) -> None:
-        """Trains the method."""
+        """Trains the method for the budget."""
         raise NotImplementedError
 
     def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
-        """Returns a value for every cell, and draws if the method can draw."""
+        """Returns a value for every cell, and draws on request if the method can draw."""
         raise NotImplementedError
 
     def save(self, path: Path) -> None:
@@ -80,8 +81,8 @@ class Method:
 class BaselineMethod(Method):
     """A baseline, fitted to the training series."""
 
-    def __init__(self, imputer: Imputer) -> None:
-        self.imputer = imputer
+    def __init__(self, make: Callable[..., Imputer], seed: int, **settings: Any) -> None:
+        self.imputer = make(**settings)
 
     def fit(self, task: TrainingTask) -> None:
         """Fits the baseline."""
@@ -96,13 +97,15 @@ class NRTSIMethod(Method):
     """NRTSI, through its public interface."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
-        self.seed = seed
-        self.settings = settings
+        self.seed, self.settings = seed, settings
 
     def fit(self, task: TrainingTask) -> None:
         """Trains for the budget, or resumes a training that was interrupted."""
         self.channels = task.channels
-        settings = {"setting": _setting_of(task), "mask": "points"} | self.settings
+        setting = "regular" if task.train.even else "irregular"
+        if task.masks.rows is None:
+            setting = "partial"
+        settings = {"setting": setting, "mask": "points"} | self.settings
         hidden = task.masks.shares(task.train.value.shape[1])
         settings["train"] = {"hidden": hidden} | settings.get("train", {})
         if task.budget.seconds is not None:
@@ -162,13 +165,6 @@ def _parameters(model: NRTSI) -> int:
     return sum(p.numel() for net in networks for p in net.parameters())
 
 
-def _setting_of(task: TrainingTask) -> str:
-    """The order of imputation for such gaps and times."""
-    if task.masks.rows is None:
-        return "partial"
-    return "regular" if task.train.even else "irregular"
-
-
 class CompetitorMethod(Method):
     """A competitor from PyPOTS."""
 
@@ -188,19 +184,11 @@ class CompetitorMethod(Method):
         return drawn.mean(axis=0), drawn
 
 
-def _baseline(make: Callable[[], Imputer]) -> Callable[..., Method]:
-    return lambda seed, **settings: BaselineMethod(make(**settings))
-
-
-def _competitor(name: str) -> Callable[..., Method]:
-    return lambda seed, **sizes: CompetitorMethod(name, seed, **sizes)
-
-
 KINDS: dict[str, Callable[..., Method]] = {
     "nrtsi": NRTSIMethod,
-    **{name: _baseline(make) for name, make in BASELINES.items()},
-    "knn-sequences": _baseline(KNNSequences),
-    **{name: _competitor(name) for name in COMPETITORS},
+    **{name: partial(BaselineMethod, make) for name, make in BASELINES.items()},
+    "knn-sequences": partial(BaselineMethod, KNNSequences),
+    **{name: partial(CompetitorMethod, name) for name in COMPETITORS},
 }
 """Kinds of methods: each a function of a seed and of settings."""
 

@@ -73,6 +73,13 @@ def run_table(
     _check_methods(table, options)
     budget_of(options.budget or DEFAULT_BUDGET, options.steps)  # rejects a wrong one early
     check_writable(options.out, overwrite=True)
+    if options.models is not None:
+        try:
+            options.models.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--models must be a folder, got {options.models}: {error.strerror}"
+            ) from error
     _refuse_other_effort(table, options)
     revision = code_revision()  # read now, because the source may be edited during the run
     for name, data in data_sets(table, quick=options.quick, notify=notify):

@@ -31,9 +31,6 @@ ERRORS = ("l2", "mse", "mae", "crps", "min_l2")
 DIGITS = {"sinuosity": 4}
 """Significant digits, if they are not three."""
 
-MAX_COLUMNS = 4
-"""Settings above which the paper's figures have their own rows instead of columns."""
-
 
 @dataclass(frozen=True)
 class TablePage:
@@ -53,7 +50,7 @@ class TablePage:
             return "\n\n".join([*parts, "No results yet."]) + "\n"
         parts += [self._metric(metric) for metric in self.table.metrics]
         parts += [self._remarks(), self._costs()]
-        return "\n\n".join(part for part in parts if part) + "\n"
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def summary_line(self, index: int) -> list[str] | None:
         """One setting in the summary; None if nrtsi or all other methods were not measured."""
@@ -69,7 +66,6 @@ class TablePage:
             bold(number(scores["nrtsi"] / scale), scores["nrtsi"] <= others[best]),
             number(scores["linear"] / scale) if "linear" in scores else NONE,
             f"{best} {number(others[best] / scale)}",
-            *self._longest(setting),
             _paper_cell(paper, metric, index),
         ]
 
@@ -81,85 +77,46 @@ class TablePage:
     def _scale(self, metric: str) -> float:
         return self.table.scale.get(metric, 1.0)
 
-    def _longest(self, setting: Setting) -> tuple[str, str]:
-        """The longest training of nrtsi, and the best other method with the same budget."""
-        table, metric = self.table, self.table.metrics[0]
-        found = [
-            (float(row.train_s), row.method)
-            for row in self.rows
-            if (row.setting, row.metric) == (setting.name, metric)
-            and table.kind_of(row.method) == "nrtsi"
-            and table.budget_of(row.method)
-        ]
-        if not found:
-            return NONE, NONE
-        own, scale = max(found)[1], self._scale(metric)
-        budget = table.budget_of(own)
-        scores = self._scores(setting, metric, budget)
-        others = {
-            table.kind_of(name): score
-            for name, score in scores.items()
-            if table.budget_of(name) == budget and table.kind_of(name) != "nrtsi"
-        }
-        text = f"{number(scores[own] / scale)} ({budget})"
-        if not others:
-            return text, NONE
-        best = min(others, key=lambda name: others[name])
-        return bold(text, scores[own] <= others[best]), f"{best} {number(others[best] / scale)}"
+    def _scores(self, setting: Setting, metric: str) -> dict[str, float]:
+        """The mean figure of every comparable method.
 
-    def _scores(
-        self, setting: Setting, metric: str, budget: str | None = None
-    ) -> dict[str, float]:
-        """The mean figure of every method that was scored on all test series, without the expert.
-
-        Methods with their own budget are compared with those of the same budget and with those
-        that need no training.
+        Not comparable are the expert, methods with their own budget and methods that were scored
+        on some of the test series only.
         """
         excluded = {EXPERT, *self._partly_scored()}
-        untrained = {row.method for row in self.rows if not row.effort}
         return {
             method: fmean(figures)
-            for method in self.table.methods
-            if (self.table.budget_of(method) == budget or method in untrained)
-            and method not in excluded
-            and (figures := self._figures(setting, method, metric))
+            for method in self.table.default_methods
+            if method not in excluded and (figures := self._figures(setting, method, metric))
         }
 
     def _partly_scored(self) -> list[str]:
         """Methods that were scored on some of the test series only."""
-        counts = {
-            (row.method, row.setting): row.number for row in self.rows if row.metric == "series"
-        }
-        full = {
-            setting: max(n for (_, other), n in counts.items() if other == setting)
-            for _, setting in counts
-        }
-        few = {method for (method, setting), n in counts.items() if n < full[setting]}
+        counts = [row for row in self.rows if row.metric == "series"]
+        full: dict[str, float] = {}
+        for row in counts:
+            full[row.setting] = max(row.number, full.get(row.setting, 0.0))
+        few = {row.method for row in counts if row.number < full[row.setting]}
         return [method for method in self.table.methods if method in few]
 
     def _metric(self, metric: str) -> str:
-        """The grid of one metric: a row a method, a column a setting."""
+        """The grid of one metric: a row a method and one for its figures in the paper."""
         table, scale = self.table, self._scale(metric)
-        names = [setting.name for setting in table.settings]
         paper = {row.method: row for row in table.paper if metric in row.values}
-        wide = len(names) > MAX_COLUMNS
         best = [self._best(setting, metric) for setting in table.settings]
         lines: list[list[str]] = []
         for method in dict.fromkeys([*table.methods, *paper]):
             row = paper.get(method)
-            name = method if row is None or row.source == "NRTSI" else f"{method} ({row.source})"
+            source = "paper" if row is None or row.source == "NRTSI" else row.source
             own = [
                 bold(self._cell(setting, method, metric), method == first)
                 for setting, first in zip(table.settings, best, strict=True)
             ]
-            printed = [_paper_cell(row, metric, i) for i in range(len(names))] if paper else []
-            if wide:
-                lines += [[method, *own], [f"{name}, paper", *printed]]
-            else:
-                lines.append([name, *(_alternate(own, printed) if printed else own)])
-        header = _alternate(names, ["paper"] * len(names)) if paper and not wide else names
+            printed = [_paper_cell(row, metric, i) for i in range(len(table.settings))]
+            lines += [[method, *own], [f"{method}, {source}", *printed]]
+        header = ["method", *(setting.name for setting in table.settings)]
         measured = [line for line in lines if any(cell != NONE for cell in line[1:])]
-        return f"### {LABELS[metric]}{_unit(scale)}\n\n{grid(['method', *header], measured)}"
+        return f"### {LABELS[metric]}{_unit(scale)}\n\n{grid(header, measured)}"
 
     def _best(self, setting: Setting, metric: str) -> str | None:
         """The method with the lowest error; None for metrics that are not errors."""
@@ -240,8 +197,7 @@ def summary(pages: Sequence[TablePage]) -> str:
         if found:
             default = [row for row in page.rows if row.method in table.default_methods]
             efforts |= TablePage(table, default).efforts
-    header = ["squared error", "nrtsi", "linear", "best other", "nrtsi, longer"]
-    header += ["best other, same budget", "paper's NRTSI"]
+    header = ["squared error", "nrtsi", "linear", "best other", "paper's NRTSI"]
     return f"{grid(header, lines)}\n\nEffort: {', '.join(sorted(efforts))} for each method.\n"
 
 
@@ -249,10 +205,6 @@ def _paper_cell(row: PaperRow | None, metric: str, index: int) -> str:
     if row is None or metric not in row.values or math.isnan(row.values[metric][index]):
         return NONE
     return f"{row.values[metric][index]:g}"
-
-
-def _alternate(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    return [each for pair in zip(first, second, strict=True) for each in pair]
 
 
 def _range(values: Sequence[str], digits: int) -> str:

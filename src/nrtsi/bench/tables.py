@@ -107,11 +107,8 @@ class Table(_Data):
                         f"paper figures of {row.method}: {metric} must be one of the metrics and "
                         f"have a figure for each of the {len(self.settings)} settings"
                     )
-        unknown = set(self.method) - set(self.methods)
-        if unknown:
-            raise ValueError(
-                f"methods must include {', '.join(sorted(unknown))}, which have settings"
-            )
+        if unknown := ", ".join(sorted(set(self.method) - set(self.methods))):
+            raise ValueError(f"methods must include {unknown}, which have settings")
         return self
 
     @property

@@ -92,16 +92,12 @@ def task_of(table: Table, setting: Setting, data: Dataset, part: Part | None = N
 
 def pool_tasks(tasks: Sequence[Task]) -> Task:
     """Joins tasks of the same series into one with more copies."""
-
-    def joined(parts: Sequence[Part]) -> Part:
-        return Part(*(np.concatenate([getattr(p, of) for p in parts]) for of in ("time", "value")))
-
-    return Task(
-        given=joined([task.given for task in tasks]),
-        truth=joined([task.truth for task in tasks]),
-        hidden=np.concatenate([task.hidden for task in tasks]),
-        copies=sum(task.copies for task in tasks),
+    given, truth = (
+        Part(np.concatenate([p.time for p in parts]), np.concatenate([p.value for p in parts]))
+        for parts in ([task.given for task in tasks], [task.truth for task in tasks])
     )
+    hidden = np.concatenate([task.hidden for task in tasks])
+    return Task(given, truth, hidden, sum(task.copies for task in tasks))
 
 
 def _with_data(part: Part) -> Part:

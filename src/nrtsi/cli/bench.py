@@ -1,9 +1,10 @@
 """`nrtsi bench`: runs, shows and checks benchmarks, and writes their pages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from nrtsi.cli.command import command, new_app
 from nrtsi.cli.console import Console
@@ -20,12 +21,12 @@ app = new_app(
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi bench list`.")]
+Name = Annotated[str, Argument(metavar="NAME", help="See `nrtsi bench list`.")]
 Results = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="File of results; bench-NAME.csv by default.")
+    Path | None, Option(metavar="FILE", help="File of results; bench-NAME.csv by default.")
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="Few series and steps, tiny networks: does it run?")
+    bool, Option("--quick", help="Few series and steps, tiny networks: does it run?")
 ]
 
 
@@ -50,54 +51,31 @@ def run(
     name: Name,
     console: Console,
     out: Annotated[
-        Path | None, typer.Option(help="File to add results to; bench-NAME.csv by default.")
+        Path | None, Option(help="File to add results to; bench-NAME.csv by default.")
     ] = None,
     methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Methods to run; by default all except those with a training budget of their "
-            "own, such as nrtsi-30m.",
-        ),
+        str | None, Option(metavar="A,B,C", help="Default: all without a budget of their own.")
     ] = None,
     data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Data set of single or trust, table of budgets; may be repeated. Default: all.",
-        ),
+        list[str] | None, Option(help="Data of single or trust, table of budgets; repeatable.")
     ] = None,
     budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Training time of each method; 10m by default. budgets takes several: 1m,10m,1h.",
-        ),
+        str | None, Option(help="Training time, 10m by default; budgets takes several: 1m,1h.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Training steps, instead of a time.")
-    ] = None,
+    steps: Annotated[int | None, Option(min=1, help="Training steps, instead of a time.")] = None,
     seed: Annotated[
-        list[int] | None,
-        typer.Option(min=0, help="Seed of the training; may be repeated. 0 by default."),
+        list[int] | None, Option(min=0, help="Seed of the training; repeatable. 0 by default.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Preset of nrtsi, instead of the one of the budget.")
+        str | None, Option(help="Preset of nrtsi, instead of the one of the budget.")
     ] = None,
     quick: Quick = False,
-    models: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Save the trained nrtsi models here.")
-    ] = None,
+    models: Annotated[Path | None, Option(help="Folder to save nrtsi models in.")] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace rows of another budget.")
+        bool, Option("--overwrite", help="Replace rows of another budget.")
     ] = False,
     clock: Annotated[
-        str,
-        typer.Option(
-            metavar="CLOCK",
-            help="Clock of budgets: wall, or core, the CPU time of the method, which other work "
-            "on the machine does not reduce.",
-        ),
+        str, Option(help="Clock of budgets: wall, or core, the CPU time of the method.")
     ] = "wall",
 ) -> None:
     """Run the table or experiment NAME and print its results.
@@ -113,32 +91,23 @@ def run(
     if len(both) > 1:
         raise InputError(f"{' and '.join(both)} must not be given together; leave one out")
     experiment = open_experiment(name)
-    names = None if methods is None else (each.strip() for each in methods.split(","))
-    given: dict[str, Any] = {
-        "methods": None if names is None else tuple(filter(None, names)),
-        "data": tuple(data) if data else None,
-        "budget": budget,
-        "steps": steps,
-        "seeds": tuple(dict.fromkeys(seed)) if seed else None,
-        "preset": preset,
-        "quick": quick or None,
-        "models": models,
-        "overwrite": overwrite or None,
-        "clock": None if clock == "wall" else clock,
-    }
-    chosen = {field: value for field, value in given.items() if value is not None}
-    for field in chosen:
-        if field not in experiment.options:
-            option = "seed" if field == "seeds" else field
-            raise InputError(f"--{option} does not apply to {name}; leave it out")
-    if models is not None:
-        try:
-            models.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--models must be a folder, got {models}: {error.strerror}"
-            ) from error
-    options = RunOptions(out or _default(name, experiment), **chosen)
+    names = None if methods is None else [each.strip() for each in methods.split(",")]
+    options = RunOptions(
+        out=out or _default(name, experiment),
+        data=tuple(data or ()),
+        methods=None if names is None else tuple(filter(None, names)),
+        budget=budget,
+        steps=steps,
+        seeds=tuple(dict.fromkeys(seed or [0])),
+        quick=quick,
+        models=models,
+        overwrite=overwrite,
+        clock=clock,
+        preset=preset,
+    )
+    for field in sorted(options.given - experiment.options):
+        option = "seed" if field == "seeds" else field
+        raise InputError(f"--{option} does not apply to {name}; leave it out")
     try:
         with ProgressBar(quiet=console.quiet) as listener:
             experiment.run(options, console.note, listener)
@@ -161,15 +130,15 @@ def show(name: Name, console: Console, results: Results = None) -> None:
 
 @command(app)
 def check(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="See `nrtsi bench list`.")],
+    table: Annotated[str, Argument(metavar="TABLE", help="See `nrtsi bench list`.")],
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="Model saved by `nrtsi bench run TABLE --models`."),
+        Argument(metavar="MODEL", help="Model saved by `nrtsi bench run TABLE --models`."),
     ],
     console: Console,
     results: Results = None,
     method: Annotated[
-        str, typer.Option(metavar="NAME", help="Row of the table that the model belongs to.")
+        str, Option(metavar="NAME", help="Row of the table that the model belongs to.")
     ] = "nrtsi",
     quick: Quick = False,
 ) -> None:
@@ -204,10 +173,10 @@ def page(
     console: Console,
     root: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="Clone of the repository; this folder by default."),
+        Option(metavar="FOLDER", help="Clone of the repository; this folder by default."),
     ] = Path(),
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; the status is 1 if a page is outdated.")
+        bool, Option("--check", help="Write nothing; the status is 1 if a page is outdated.")
     ] = False,
 ) -> None:
     """Write the pages that show the results in benchmarks/results."""

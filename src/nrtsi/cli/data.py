@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from nrtsi.cli.command import command, new_app
 from nrtsi.cli.console import Console
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = new_app(
-    "Make the data sets of the benchmarks.",
-    no_args_is_help=True,
-)
+app = new_app("Make the data sets of the benchmarks.", no_args_is_help=True)
 
 PartName = Literal["all", "train", "validation", "test"]
 
@@ -39,23 +37,19 @@ def list_data(console: Console) -> None:
 
 @command(app)
 def make(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="See `nrtsi data list`.")],
+    name: Annotated[str, Argument(metavar="NAME", help="See `nrtsi data list`.")],
     console: Console,
     path: Annotated[
-        Path | None, typer.Option(help="The original files, for data sets that need them.")
+        Path | None, Option(help="The original files, for data sets that need them.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of a simulation.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Table to write: .csv, .tsv or .parquet.")
-    ] = None,
-    part: Annotated[PartName, typer.Option(help="Which part to write.")] = "all",
+    seed: Annotated[int, Option(min=0, help="Seed of a simulation.")] = 0,
+    out: Annotated[Path | None, Option(help="Table to write: .csv, .tsv or .parquet.")] = None,
+    part: Annotated[PartName, Option(help="Which part to write.")] = "all",
     series: Annotated[
-        int | None,
-        typer.Option(min=1, help="Write only the first series of each part, this many."),
+        int | None, Option(min=1, help="Write only the first series of each part, this many.")
     ] = None,
     gaps: Annotated[
-        bool,
-        typer.Option("--gaps", help="Hide the cells of the test series that the benchmark hides."),
+        bool, Option("--gaps", help="Hide the cells of the test series as the benchmark does.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -83,22 +77,21 @@ def make(
     if gaps:
         data, hidden = _with_gaps(data)
         console.note(f"hid the cells of the benchmark: {hidden}")
-    table = _cut(data.to_table(), part, series)
+    table = _cut(data, part, series)
     write_table(out, Table(table), overwrite=overwrite)
     console.report(f"wrote {out}: {table.num_rows:,} rows")
 
 
-def _cut(table: "pa.Table", part: PartName, series: int | None) -> "pa.Table":
-    """Selects one part, or the first series of each; a series keeps its number."""
-    import numpy as np
+def _cut(data: "Dataset", part: PartName, series: int | None) -> "pa.Table":
+    """The table of one part, or of the first series of each; a series keeps its number."""
+    import pyarrow as pa
 
-    name, number = (table[each].to_numpy() for each in ("part", "series"))
-    kept = np.zeros(table.num_rows, dtype=bool)
-    for each in np.unique(name) if part == "all" else [part]:
-        own = name == each
-        first = number[own].min() if series is not None else 0
-        kept |= own & ((series is None) | (number < first + (series or 0)))
-    return table.filter(kept)
+    table, pieces, row = data.to_table(), [], 0
+    for name, each in data.parts.items():
+        if part in ("all", name):
+            pieces.append(table.slice(row, each.time[:series].size))
+        row += each.time.size
+    return pa.concat_tables(pieces)
 
 
 def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":

@@ -1,7 +1,7 @@
 """Experiments of `nrtsi bench run`: the tables of the paper and those of the modules here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 
@@ -61,6 +61,11 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.clock not in CLOCKS:
             raise InputError(f"--clock must be one of {', '.join(CLOCKS)}, got {self.clock!r}")
+
+    @property
+    def given(self) -> set[str]:
+        """The fields besides `out` that differ from their defaults."""
+        return {f.name for f in fields(self)[1:] if getattr(self, f.name) != f.default}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from nrtsi.bench import competitors
 from nrtsi.bench.competitors import COMPETITORS, KINDS, QUICK_SIZES, TRAINING, Competitor
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.core.scaling import Scaler
-from nrtsi.errors import InputError, NotFittedError, TrainingError
+from nrtsi.errors import InputError, TrainingError
 from nrtsi.training.plan import Budget
 
 if find_spec("pypots") is None:
@@ -427,13 +427,6 @@ def test_the_log_of_pypots_is_left_as_it_was(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_unknown_name_is_refused():
-    with pytest.raises(
-        InputError, match=r"competitor must be one of brits, .*, csdi, got 'britz'"
-    ):
-        Competitor("britz")
-
-
 def test_an_unknown_size_is_refused():
     with pytest.raises(InputError, match="grud has no size 'd_model'; it has rnn_hidden_size"):
         Competitor("grud", d_model=3)
@@ -453,42 +446,10 @@ def test_sizes_that_pypots_would_change_are_refused():
         competitor.fit(waves(4, 1), waves(4, 2), half, Budget(steps=1))
 
 
-@every
-def test_it_must_be_fitted_first(name):
-    with pytest.raises(NotFittedError, match=f"{name} is not fitted; call fit first"):
-        tiny(name).impute(waves(2, 1))
-
-
-@pytest.mark.parametrize("name", [name for name in COMPETITORS if name != "csdi"])
-def test_only_csdi_gives_draws(name):
-    with pytest.raises(InputError, match=f"{name} gives no draws; use impute, or another method"):
-        tiny(name).sample(waves(2, 1), 3)
-
-
-def test_no_draws_are_refused():
-    with pytest.raises(InputError, match="draws must be 1 or more, got 0"):
-        tiny("csdi").sample(waves(2, 1), 0)
-
-
 def test_hiding_nothing_is_refused():
     message = "hide must hide some observed cell of the validation part, got none; hide more"
     with pytest.raises(InputError, match=message):
         fitted("grud", hide=lambda part, rng: np.isnan(part.value))
-
-
-def test_series_of_another_shape_are_refused():
-    message = (
-        "grud was fitted to series of 7 steps and 2 channels, "
-        "got 9 steps and 3 channels; cut the series to the same shape"
-    )
-    with pytest.raises(InputError, match=message):
-        fitted("grud").impute(waves(2, 1, steps=9, dims=3))
-
-
-def test_uneven_times_after_even_ones_are_refused():
-    message = "grud was fitted to equally spaced times, got uneven ones; fit it to"
-    with pytest.raises(InputError, match=message):
-        fitted("grud").impute(waves(2, 1, even=False))
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.bench.datasets.registry import DATASETS
-from nrtsi.bench.masks import Masks
 from nrtsi.bench.methods import KINDS
-from nrtsi.bench.scores import SCORES
 from nrtsi.bench.table_page import LABELS
-from nrtsi.bench.tables import EXPERT, Table, open_table, table_names
+from nrtsi.bench.tables import EXPERT, Masks, Table, open_table, table_names
+from nrtsi.bench.tasks import SCORES
 from nrtsi.config import validated
 from nrtsi.errors import InputError
 from tests.strategies import seeds

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from nrtsi import NRTSI
 from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.methods import Method, NRTSIMethod
-from nrtsi.bench.scores import SCORES, Imputation, score, standard_error
 from nrtsi.bench.tables import open_table
-from nrtsi.bench.tasks import pool_tasks, task_of
+from nrtsi.bench.tasks import SCORES, Imputation, pool_tasks, score, standard_error, task_of
 from nrtsi.errors import InputError
 from tests.strategies import seeds
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nrtsi.bench.datasets.files import file_stamp, matching_files, one_file
+from nrtsi.bench.datasets.files import matching_files, one_file
 from nrtsi.bench.datasets.readers import (
     AIR,
     GAS,
@@ -185,8 +185,6 @@ def test_real_air_has_its_known_size_and_dates():
 def test_a_path_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none.zip must be readable, got: No such file.*check"):
         read_air(tmp_path / "none.zip")
-    with pytest.raises(InputError, match=r"none.zip must be readable, got: No such file.*check"):
-        file_stamp(tmp_path / "none.zip")
 
 
 def test_a_folder_without_the_files_is_named(tmp_path):
@@ -223,18 +221,6 @@ def test_members_come_by_name_from_any_depth(tmp_path):
     ]
     with pytest.raises(InputError, match=r"must hold one file named \*.csv, got 2; give the file"):
         one_file(tmp_path, "*.csv")
-
-
-def test_a_stamp_changes_with_any_file_of_the_original(tmp_path):
-    one, beside, other = (tmp_path / name for name in ("a.npy", "a.csv", "b.csv"))
-    for file in (one, beside, other):
-        file.write_text("x")
-    before = file_stamp(one), file_stamp(tmp_path)
-    other.write_text("xy")
-    assert file_stamp(one) == before[0]
-    assert file_stamp(tmp_path) != before[1]
-    beside.write_text("xy")
-    assert file_stamp(one) != before[0]
 
 
 # Gas: imitates one of the thirteen files of the gas sensor array.

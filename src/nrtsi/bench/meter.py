@@ -1,5 +1,6 @@
 """Measures the seconds and the memory of a block of code."""
 
+import re
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -56,9 +57,5 @@ def peak_memory() -> float | None:
 
 def _status(name: str) -> float | None:
     """A size in MiB that Linux reports of this process."""
-    try:
-        lines = STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    found = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
-    return int(found[0]) / 1024 if found else None
+    found = re.search(rf"^{name}:\s+(\d+)", STATUS.read_text(), re.MULTILINE)
+    return int(found[1]) / 1024 if found else None

@@ -15,7 +15,7 @@ from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.knn_sequences import KNNSequences
 from nrtsi.bench.competitors import COMPETITORS, QUICK_SIZES, Competitor
 from nrtsi.bench.datasets.dataset import Part
-from nrtsi.bench.masks import Masks
+from nrtsi.bench.tables import Masks
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError, NrtsiError
 from nrtsi.imputer.functions import load

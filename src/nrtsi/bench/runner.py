@@ -5,8 +5,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def run_table(
     The rows of a job are written as soon as it is done, so that a run that was stopped resumes
     there; the training of nrtsi resumes at its last checkpoint. Failed jobs are tried again.
     """
+    if options.methods is None:
+        options = replace(options, methods=table.default_methods)
     _check_methods(table, options)
     budget_of(options.budget or DEFAULT_BUDGET, options.steps)  # rejects a wrong one early
     check_writable(options.out, overwrite=True)
@@ -116,10 +119,6 @@ def effort_of(table: Table, options: RunOptions, method: str) -> str:
     return f"budget {budget.seconds:g} s{TOLD[options.clock]}"
 
 
-def _methods(table: Table, options: RunOptions) -> tuple[str, ...]:
-    return table.default_methods if options.methods is None else options.methods
-
-
 def _jobs(
     table: Table, options: RunOptions, data_name: str, data: Dataset, revision: str
 ) -> "Iterator[_Job]":
@@ -129,7 +128,7 @@ def _jobs(
         if row.effort == effort_of(table, options, row.method):
             found.setdefault(row.job, set()).add(row.metric)
     for seed in options.seeds:
-        for method in _methods(table, options):
+        for method in options.methods or ():
             by_masks: dict[object, list[Setting]] = {}
             for setting in table.settings:
                 measured = found.get((table.name, setting.name, method, seed), set())
@@ -222,12 +221,7 @@ class _Job:
             resumed = self.method.seconds if self.method else None
             train_s = f"{max(self.training.seconds, resumed or 0.0):.1f}"
         return Row(
-            table=self.table.name,
-            setting=setting.name,
-            method=self.name,
-            seed=self.seed,
-            metric=metric,
-            value=value,
+            *(self.table.name, setting.name, self.name, self.seed, metric, value),
             train_s=train_s,
             impute_s=f"{meter.seconds:.2f}" if meter else "",
             peak_mib=f"{max(peaks):.0f}" if peaks else "",
@@ -269,10 +263,10 @@ def _summary(rows: Sequence[Row]) -> str:
 
 
 def _check_methods(table: Table, options: RunOptions) -> None:
-    methods, known = _methods(table, options), ", ".join(table.methods)
-    if not methods:
+    known = ", ".join(table.methods)
+    if not options.methods:
         raise InputError(f"--methods must name some of {known}")
-    for name in methods:
+    for name in options.methods:
         if name not in table.methods:
             raise InputError(
                 f"--methods must be among {known} for the table {table.name}, got {name!r}"
@@ -280,12 +274,10 @@ def _check_methods(table: Table, options: RunOptions) -> None:
 
 
 def _refuse_other_effort(table: Table, options: RunOptions) -> None:
-    methods = _methods(table, options)
+    jobs = set(product([table.name], options.methods or (), options.seeds))
     for row in [] if options.overwrite else read(options.out):
-        if row.table != table.name or row.method not in methods or row.seed not in options.seeds:
-            continue
         effort = effort_of(table, options, row.method)
-        if row.effort != effort:
+        if (row.table, row.method, row.seed) in jobs and row.effort != effort:
             raise InputError(
                 f"{options.out} has rows of {row.method} made with {row.effort or 'all data'}, "
                 f"not with {effort or 'all data'}; give the same, another --out, or --overwrite "

@@ -151,17 +151,12 @@ class TablePage:
             lines.append(
                 f"- {method} was scored on {series:,} test series only and is not compared."
             )
-        if len(self.efforts) > 1:
-            lines.append("- Methods have different training budgets: see the cost.")
         measured, settings = {row.method for row in rows}, {row.setting for row in rows}
         absent = [method for method in table.methods if method not in measured]
         if absent:
             lines.append(f"- Not measured: {', '.join(absent)}.")
         lines += [f"- No results in: {s.name}." for s in table.settings if s.name not in settings]
-        lines.append(
-            "- ± is the standard error over the test series, or the standard deviation over seeds."
-        )
-        return "\n".join(["Remarks:", "", *lines])
+        return "\n".join(["Remarks:", "", *lines]) if lines else ""
 
     def _costs(self) -> str:
         """The cost of each method, over all settings."""

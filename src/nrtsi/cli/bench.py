@@ -16,18 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = new_app(
-    "Run the experiments of the paper and others, and show results beside the paper's.",
-    no_args_is_help=True,
-)
+app = new_app("Run experiments and show results beside the paper's.", no_args_is_help=True)
 
 Name = Annotated[str, Argument(metavar="NAME", help="See `nrtsi bench list`.")]
-Results = Annotated[
-    Path | None, Option(metavar="FILE", help="File of results; bench-NAME.csv by default.")
-]
-Quick = Annotated[
-    bool, Option("--quick", help="Few series and steps, tiny networks: does it run?")
-]
+Results = Annotated[Path | None, Option(help="File of results; default: bench-NAME.csv.")]
+Quick = Annotated[bool, Option("--quick", help="Few series and steps: does it run?")]
 
 
 @command(app, "list")
@@ -39,8 +32,7 @@ def list_experiments(console: Console) -> None:
     titles = {}
     for name in table_names():
         table = open_table(name)
-        data = ", ".join(dict.fromkeys(table.data_of(setting) for setting in table.settings))
-        titles[name] = f"{table.title} (data: {data})"
+        titles[name] = f"{table.title} (data: {', '.join(table.data_names)})"
     width = max(map(len, experiment_names()))
     for name, title in (titles | EXPERIMENTS).items():
         typer.echo(f"{name:<{width}}  {title}")
@@ -50,9 +42,7 @@ def list_experiments(console: Console) -> None:
 def run(
     name: Name,
     console: Console,
-    out: Annotated[
-        Path | None, Option(help="File to add results to; bench-NAME.csv by default.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="File to add to; default: bench-NAME.csv.")] = None,
     methods: Annotated[
         str | None, Option(metavar="A,B,C", help="Default: all without a budget of their own.")
     ] = None,
@@ -66,17 +56,11 @@ def run(
     seed: Annotated[
         list[int] | None, Option(min=0, help="Seed of the training; repeatable. 0 by default.")
     ] = None,
-    preset: Annotated[
-        str | None, Option(help="Preset of nrtsi, instead of the one of the budget.")
-    ] = None,
+    preset: Annotated[str | None, Option(help="Preset of nrtsi; default: of the budget.")] = None,
     quick: Quick = False,
     models: Annotated[Path | None, Option(help="Folder to save nrtsi models in.")] = None,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Replace rows of another budget.")
-    ] = False,
-    clock: Annotated[
-        str, Option(help="Clock of budgets: wall, or core, the CPU time of the method.")
-    ] = "wall",
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace other rows.")] = False,
+    clock: Annotated[str, Option(help="Of budgets: wall, or core for CPU time.")] = "wall",
 ) -> None:
     """Run the table or experiment NAME and print its results.
 
@@ -124,22 +108,17 @@ def show(name: Name, console: Console, results: Results = None) -> None:
     from nrtsi.bench.experiments import open_experiment
 
     experiment = open_experiment(name)
-    path = _existing(name, results or _default(name, experiment))
-    typer.echo(experiment.markdown(path), nl=False)
+    path = results or _default(name, experiment)
+    typer.echo(experiment.markdown(_existing(name, path)), nl=False)
 
 
 @command(app)
 def check(
     table: Annotated[str, Argument(metavar="TABLE", help="See `nrtsi bench list`.")],
-    model: Annotated[
-        Path,
-        Argument(metavar="MODEL", help="Model saved by `nrtsi bench run TABLE --models`."),
-    ],
+    model: Annotated[Path, Argument(metavar="MODEL", help="Saved by `bench run --models`.")],
     console: Console,
     results: Results = None,
-    method: Annotated[
-        str, Option(metavar="NAME", help="Row of the table that the model belongs to.")
-    ] = "nrtsi",
+    method: Annotated[str, Option(help="Row of the table that the model is of.")] = "nrtsi",
     quick: Quick = False,
 ) -> None:
     """Score MODEL on the test series of TABLE and compare with the recorded figures.
@@ -159,9 +138,7 @@ def check(
     figures = check_model(opened, model, method, rows, quick=quick, notify=console.note)
     typer.echo(markdown(figures))
     if rows and all(figure.recorded is None for figure in figures):
-        console.note(
-            f"{path} has no figures of {method} with the seed, data and size of this model"
-        )
+        console.note(f"{path} has no figures of {method} with the seed, data and size of MODEL")
     differing = sum(figure.differs for figure in figures)
     if differing:
         console.note(f"{differing} of {len(figures)} figures differ from those in {path}")
@@ -171,13 +148,8 @@ def check(
 @command(app)
 def page(
     console: Console,
-    root: Annotated[
-        Path,
-        Option(metavar="FOLDER", help="Clone of the repository; this folder by default."),
-    ] = Path(),
-    check: Annotated[
-        bool, Option("--check", help="Write nothing; the status is 1 if a page is outdated.")
-    ] = False,
+    root: Annotated[Path, Option(help="Clone of the repository.")] = Path(),
+    check: Annotated[bool, Option("--check", help="Write nothing; status 1 if outdated.")] = False,
 ) -> None:
     """Write the pages that show the results in benchmarks/results."""
     from nrtsi.bench.pages import outdated_pages, write_pages

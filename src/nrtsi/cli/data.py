@@ -39,22 +39,16 @@ def list_data(console: Console) -> None:
 def make(
     name: Annotated[str, Argument(metavar="NAME", help="See `nrtsi data list`.")],
     console: Console,
-    path: Annotated[
-        Path | None, Option(help="The original files, for data sets that need them.")
-    ] = None,
+    path: Annotated[Path | None, Option(help="The original files, if needed.")] = None,
     seed: Annotated[int, Option(min=0, help="Seed of a simulation.")] = 0,
     out: Annotated[Path | None, Option(help="Table to write: .csv, .tsv or .parquet.")] = None,
     part: Annotated[PartName, Option(help="Which part to write.")] = "all",
-    series: Annotated[
-        int | None, Option(min=1, help="Write only the first series of each part, this many.")
-    ] = None,
-    gaps: Annotated[
-        bool, Option("--gaps", help="Hide the cells of the test series as the benchmark does.")
-    ] = False,
+    series: Annotated[int | None, Option(min=1, help="Series to write of each part.")] = None,
+    gaps: Annotated[bool, Option("--gaps", help="Hide cells of the test series.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Make a data set for the benchmarks, or write it as a table."""
-    from nrtsi.bench.datasets.cache import default_cache
+    from nrtsi.bench.datasets.registry import default_cache
     from nrtsi.bench.datasets.registry import make as make_data
     from nrtsi.tables.files import Table, check_output, write_table
 
@@ -95,10 +89,7 @@ def _cut(data: "Dataset", part: PartName, series: int | None) -> "pa.Table":
 
 
 def _with_gaps(data: "Dataset") -> "tuple[Dataset, str]":
-    """The data set with the gaps of its benchmark, and the name of the benchmark.
-
-    It is the first setting of the table of the same name, or of the first table that uses it.
-    """
+    """The data set with the gaps of the first table that uses it, and the name of the setting."""
     from nrtsi.bench.tables import open_table, table_names
     from nrtsi.bench.tasks import task_of
 

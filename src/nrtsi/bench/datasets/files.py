@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from nrtsi.errors import InputError
 
-__all__ = ["file_stamp", "matching_files", "one_file", "read_columns"]
+__all__ = ["matching_files", "one_file", "read_columns"]
 
 
 def matching_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
@@ -29,7 +29,9 @@ def matching_files(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise InputError(f"{path} must be a whole zip, got: {error}; download it again") from error
     except OSError as error:
-        raise InputError(_unreadable(path, error)) from error
+        raise InputError(
+            f"{path} must be readable, got: {error.strerror}; check the path"
+        ) from error
     if not found:
         raise InputError(
             f"{path} must hold files named {pattern}, got none; give the download unchanged, or "
@@ -70,10 +72,6 @@ def _unzip(file: Path | io.BytesIO, pattern: str) -> Iterator[tuple[str, bytes]]
                     yield from _unzip(io.BytesIO(archive.read(name)), pattern)
 
 
-def _unreadable(path: Path, error: OSError) -> str:
-    return f"{path} must be readable, got: {error.strerror}; check the path"
-
-
 def read_columns(
     name: str, content: bytes, names: Sequence[str]
 ) -> Float[np.ndarray, "row column"]:
@@ -97,21 +95,3 @@ def read_columns(
             f"{name} must be a table of numbers, got: {error}; give the original file"
         ) from error
     return np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
-
-
-def file_stamp(path: Path) -> list[list[str | int]]:
-    """Name, size and modification time of every file of an original.
-
-    These are all files of a folder, or a file and those of the same stem beside it. Equal stamps
-    mean the same original, without reading it.
-    """
-    try:
-        if path.is_dir():
-            files = {file for file in path.rglob("*") if file.is_file()}
-        else:
-            near = path.parent.iterdir()
-            files = {path, *(f for f in near if f.stem == path.stem and f.is_file())}
-        stats = [(file, file.stat()) for file in sorted(files)]
-    except OSError as error:
-        raise InputError(_unreadable(path, error)) from error
-    return [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]

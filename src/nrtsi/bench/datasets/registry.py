@@ -1,18 +1,23 @@
-"""Every data set by name: what it is, what it needs, and how to make it."""
+"""Every data set by name: what it is, what it needs, how to make it, and its cache on disk."""
 
+import json
+import logging
+import os
 import tomllib
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from nrtsi.bench.datasets.cache import default_cache, entry, latest, load, save
 from nrtsi.bench.datasets.dataset import Dataset, Part, train_and_validation
-from nrtsi.bench.datasets.files import file_stamp
 from nrtsi.bench.datasets.readers import (
     read_air,
     read_gas,
@@ -21,9 +26,12 @@ from nrtsi.bench.datasets.readers import (
     read_traffic20,
 )
 from nrtsi.bench.datasets.simulators import BILLIARDS, MUJOCO, billiards, mujoco, sinusoids
+from nrtsi.core.atomic import atomic
 from nrtsi.errors import InputError
 
-__all__ = ["DATASETS", "Recipe", "make"]
+__all__ = ["DATASETS", "Recipe", "default_cache", "make"]
+
+log = logging.getLogger(__name__)
 
 Simulator = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
@@ -134,8 +142,8 @@ def make(
 
 
 def _simulate(recipe: Recipe, seed: int, series: tuple[int, int], folder: Path) -> Dataset:
-    file = entry(folder, f"{recipe.name}-v{recipe.version}", [seed, *series])
-    if (cached := load(file)) is not None:
+    file = _entry(folder, f"{recipe.name}-v{recipe.version}", [seed, *series])
+    if (cached := _load(file)) is not None:
         return cached
     simulate, channels = SIMULATORS[recipe.name]
     whole = Part(*simulate(sum(series), seed))
@@ -146,25 +154,25 @@ def _simulate(recipe: Recipe, seed: int, series: tuple[int, int], folder: Path) 
     )
     test = whole.take(slice(series[0], None))
     dataset = Dataset(recipe.name, train, validation, test, channels, about.strip())
-    save(file, dataset)
+    _save(file, dataset)
     return dataset
 
 
 def _read(recipe: Recipe, path: Path | None, seed: int, folder: Path) -> Dataset:
     stem = f"{recipe.name}-v{recipe.version}" + (f"-seed{seed}" if recipe.seeded else "")
-    file = latest(folder, stem) if path is None else entry(folder, stem, file_stamp(path))
-    cached = load(file) if file else None
-    if cached is not None:
-        return cached
-    if path is None or file is None:
+    if path is not None:
+        read = READERS[recipe.name]
+        dataset = read(path, seed) if recipe.seeded else read(path)
+        _save(_entry(folder, stem, str(path)), dataset)
+        return dataset
+    file = _latest(folder, stem)
+    cached = _load(file) if file else None
+    if cached is None:
         raise InputError(
             f"{recipe.name} must be read from the original files, got no path; get them from "
             f"{recipe.url}, then: nrtsi data make {recipe.name} --path FILE ({recipe.form})"
         )
-    read = READERS[recipe.name]
-    dataset = read(path, seed) if recipe.seeded else read(path)
-    save(file, dataset)
-    return dataset
+    return cached
 
 
 def _fewer(whole: Dataset, train: int, test: int) -> Dataset:
@@ -176,3 +184,58 @@ def _fewer(whole: Dataset, train: int, test: int) -> Dataset:
         test=whole.test.spread(test),
         about=f"{whole.about} An evenly spaced choice of at most {train} + {test} series.",
     )
+
+
+def default_cache() -> Path:
+    """`$NRTSI_CACHE`, else `$XDG_CACHE_HOME/nrtsi`, else `~/.cache/nrtsi`."""
+    if own := os.environ.get("NRTSI_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "nrtsi"
+
+
+def _entry(folder: Path, stem: str, made_from: object) -> Path:
+    """The file of a data set made from `made_from`, which is any JSON value."""
+    digest = sha256(json.dumps(made_from).encode()).hexdigest()
+    return folder / "datasets" / f"{stem}-{digest[:12]}.npz"
+
+
+def _latest(folder: Path, stem: str) -> Path | None:
+    """The file of this stem that was saved last; None if there is none."""
+    found = list((folder / "datasets").glob(f"{stem}-{'?' * 12}.npz"))
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def _save(path: Path, dataset: Dataset) -> None:
+    """Writes the data set atomically; logs a warning if it cannot be written."""
+    arrays: dict[str, Any] = {
+        "name": np.array(dataset.name),
+        "about": np.array(dataset.about),
+        "channels": np.array(dataset.channels),
+    }
+    for name, part in dataset.parts.items():
+        arrays[f"{name}_time"], arrays[f"{name}_value"] = part.time, part.value
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
+    except (OSError, InputError) as error:
+        log.warning("the data set %s is not cached: %s", dataset.name, error)
+
+
+def _load(path: Path) -> Dataset | None:
+    """Loads the data set of this file; None if there is no file or it is damaged."""
+    try:
+        with path.open("rb") as file:
+            kept = np.load(file, allow_pickle=False)
+            train, validation, test = (
+                Part(kept[f"{part}_time"], kept[f"{part}_value"])
+                for part in ("train", "validation", "test")
+            )
+            channels = tuple(str(channel) for channel in kept["channels"])
+            name, about = str(kept["name"]), str(kept["about"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        log.warning("%s is damaged and will be made again: %s", path, error)
+        return None
+    return Dataset(name, train, validation, test, channels, about)

@@ -15,9 +15,8 @@ from nrtsi.bench.markdown import NONE, bold, grid, number
 from nrtsi.bench.methods import NRTSIMethod, TrainingTask, method_of
 from nrtsi.bench.results import Row, add, code_revision, code_versions, read
 from nrtsi.bench.runner import digest
-from nrtsi.bench.scores import score
 from nrtsi.bench.tables import Table, open_table
-from nrtsi.bench.tasks import Task, data_of, pool_tasks, task_of
+from nrtsi.bench.tasks import Task, data_of, pool_tasks, score, task_of
 from nrtsi.config import PRESETS, preset_for
 from nrtsi.core.atomic import check_writable
 from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from nrtsi.bench.competitors import TRAINING, Competitor
 from nrtsi.bench.datasets.dataset import Dataset, Part
@@ -54,10 +54,8 @@ TRAINING_PARTS = Part(*billiards(256, seed=0)), Part(*billiards(32, seed=1))
 """Training and validation series; enough to train for a few steps."""
 
 
-class Sizes(BaseModel):
+class Sizes(BaseModel, frozen=True, extra="forbid"):
     """How much is measured; `speed.toml` says what each field is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     quick: bool = False
     steps: int
@@ -72,10 +70,8 @@ class Sizes(BaseModel):
     starts: int
 
 
-class Goal(BaseModel):
+class Goal(BaseModel, frozen=True, extra="forbid"):
     """What a figure means, and the bound it must meet."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: str
     unit: str = "×"
@@ -111,12 +107,8 @@ GOALS = {name: Goal(**goal) for name, goal in _SPEC["goals"].items()}
 BATCHES: dict[str, list[int]] = _SPEC["batches"]
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One way to impute some series."""
-
-    series: int
-    impute: Callable[[], object]
+_Entry = tuple[int, Callable[[], object]]
+"""Number of series, and one way to impute them."""
 
 
 def throughput(sizes: Sizes) -> dict[str, Any]:
@@ -129,16 +121,16 @@ def throughput(sizes: Sizes) -> dict[str, Any]:
         **_competitors(given, sizes),
     }
     model.predict(given.head(SHARED).to_set())
-    meters = take_turns({name: entry.impute for name, entry in entries.items()}, sizes.repeats)
+    meters = take_turns({name: impute for name, (_, impute) in entries.items()}, sizes.repeats)
     table = {}
-    for name, entry in entries.items():
+    for name, (series, _) in entries.items():
         # The fastest round counts: other work on the machine can only add to the time.
         seconds = min(meter.seconds for meter in meters[name])
         peaks = [meter.peak_mib for meter in meters[name] if meter.peak_mib is not None]
         table[name] = {
-            "series": entry.series,
+            "series": series,
             "seconds": seconds,
-            "series_per_second": entry.series / seconds,
+            "series_per_second": series / seconds,
             "peak_mib": max(peaks, default=None),
         }
     return ratios(table) | {"billiards": table}
@@ -177,8 +169,7 @@ def _fitted_model(steps: int) -> FittedModel:
 
 def _in_turn(model: FittedModel, batches: list[Part]) -> _Entry:
     sets = [batch.to_set() for batch in batches]
-    series = sum(batch.series for batch in batches)
-    return _Entry(series, lambda: [model.predict(each) for each in sets])
+    return sum(batch.series for batch in batches), lambda: [model.predict(s) for s in sets]
 
 
 def _paper(model: FittedModel, truth: Part, hidden: np.ndarray, sizes: Sizes) -> dict[str, _Entry]:
@@ -214,8 +205,8 @@ def _competitor(name: str, given: Part, batch: int) -> _Entry:
     # One validation is made, which warms the network up.
     competitor.fit(train, validation.head(1), MASKS.draw, Budget(steps=0))
     if competitor.draws:
-        return _Entry(given.series, partial(competitor.sample, given, 1))
-    return _Entry(given.series, partial(competitor.impute, given))
+        return given.series, partial(competitor.sample, given, 1)
+    return given.series, partial(competitor.impute, given)
 
 
 def planning(sizes: Sizes) -> dict[str, Any]:
@@ -233,10 +224,8 @@ def planning(sizes: Sizes) -> dict[str, Any]:
     }
     meters = take_turns(works, sizes.repeats)
     seconds = {name: min(meter.seconds for meter in own) for name, own in meters.items()}
-    return {
-        "planning_share": seconds["plan"] / seconds["fill"],
-        "planning": {"steps": steps[0], **seconds},
-    }
+    share = seconds["plan"] / seconds["fill"]
+    return {"planning_share": share, "planning": {"steps": steps[0], **seconds}}
 
 
 def growth(sizes: Sizes) -> dict[str, Any]:

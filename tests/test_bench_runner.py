@@ -350,7 +350,7 @@ def test_models_are_kept_and_seeds_are_rows_of_their_own(tmp_path):
 def test_nrtsi_imputes_in_the_order_that_suits_the_data(name, setting):
     ours, data = NRTSIMethod(0, preset="tiny"), make(name, series=(20, 2))
     some = open_table(name)
-    ours.fit(methods.TrainingTask(data.train, data.validation, (), some.training, Budget(steps=1)))
+    ours.fit(methods.TrainingTask(data, some.training, Budget(steps=1)))
     assert ours.model.setting_ == setting
     assert not ours.model.fitted_.engine.layout.partial
     least, most = some.training.rows

@@ -14,7 +14,7 @@ from nrtsi.baselines import BASELINES
 from nrtsi.baselines.base import Imputer
 from nrtsi.baselines.knn_sequences import KNNSequences
 from nrtsi.bench.competitors import COMPETITORS, QUICK_SIZES, Competitor
-from nrtsi.bench.datasets.dataset import Part
+from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.tables import Masks
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError, NrtsiError
@@ -42,10 +42,7 @@ Draws = Float[np.ndarray, "draw series step dim"]
 class TrainingTask:
     """What every method is trained on, and for how long."""
 
-    train: Part
-    validation: Part
-    channels: tuple[str, ...]
-
+    data: Dataset
     masks: Masks
     """What is hidden in training."""
 
@@ -86,7 +83,7 @@ class BaselineMethod(Method):
 
     def fit(self, task: TrainingTask) -> None:
         """Fits the baseline."""
-        self.imputer.fit_series(task.train.to_set())
+        self.imputer.fit_series(task.data.train.to_set())
 
     def impute(self, given: Part, draws: int) -> tuple[Values, None]:
         """Returns a value for every cell."""
@@ -101,12 +98,12 @@ class NRTSIMethod(Method):
 
     def fit(self, task: TrainingTask) -> None:
         """Trains for the budget, or resumes a training that was interrupted."""
-        self.channels = task.channels
-        setting = "regular" if task.train.even else "irregular"
+        data, self.channels = task.data, task.data.channels
+        setting = "regular" if data.train.even else "irregular"
         if task.masks.rows is None:
             setting = "partial"
         settings = {"setting": setting, "mask": "points"} | self.settings
-        hidden = task.masks.shares(task.train.value.shape[1])
+        hidden = task.masks.shares(data.train.value.shape[1])
         settings["train"] = {"hidden": hidden} | settings.get("train", {})
         if task.budget.seconds is not None:
             settings["budget"] = task.budget.seconds
@@ -114,10 +111,10 @@ class NRTSIMethod(Method):
             steps=task.budget.steps, seed=self.seed, unit=1.0, on_empty="skip", **settings
         )
         self.model.fit(
-            task.train.value,
-            times=task.train.time,
-            validation=task.validation.value,
-            validation_times=task.validation.time,
+            data.train.value,
+            times=data.train.time,
+            validation=data.validation.value,
+            validation_times=data.validation.time,
             listener=task.listener,
             checkpoint=task.checkpoint,
             resume=True,
@@ -173,7 +170,7 @@ class CompetitorMethod(Method):
 
     def fit(self, task: TrainingTask) -> None:
         """Trains for the budget."""
-        self.competitor.fit(task.train, task.validation, task.masks.draw, task.budget)
+        self.competitor.fit(task.data.train, task.data.validation, task.masks.draw, task.budget)
         self.parameters = self.competitor.parameters
 
     def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:

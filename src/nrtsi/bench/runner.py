@@ -184,15 +184,8 @@ class _Job:
         self, parameters: dict[str, Any], checkpoint: Path, listener: Listener | None
     ) -> None:
         method = method_of(self.name, self.seed, parameters)
-        task = TrainingTask(
-            train=self.data.train,
-            validation=self.data.validation,
-            channels=self.data.channels,
-            masks=self.masks,
-            budget=budget_for(self.table, self.options, self.name),
-            checkpoint=checkpoint,
-            listener=listener,
-        )
+        budget = budget_for(self.table, self.options, self.name)
+        task = TrainingTask(self.data, self.masks, budget, checkpoint, listener)
         with Meter() as self.training:
             method.fit(task)
         self.method = method

@@ -76,16 +76,8 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
             continue
         key = digest([*job, options.clock, revision])
         checkpoint = options.out.with_name(f"{options.out.name}.{key}.checkpoint")
-        steps = table.quick.steps if options.quick else None
-        task = TrainingTask(
-            train=own.train,
-            validation=own.validation,
-            channels=own.channels,
-            masks=table.training,
-            budget=budget_of(budget, steps),
-            checkpoint=checkpoint,
-            listener=listener,
-        )
+        limit = budget_of(budget, table.quick.steps if options.quick else None)
+        task = TrainingTask(own, table.training, limit, checkpoint, listener)
         method = NRTSIMethod(seed, **table.method.get("nrtsi", {}) | {"preset": preset})
         with going_by(CLOCKS[options.clock]):
             method.fit(task)

@@ -50,8 +50,9 @@ PLANNED_POINTS, PLANNED_OBSERVED = 1000, (25, 100)
 """Length of the series that are planned, and the range of their observed points."""
 
 MASKS = open_table("billiards").settings[0].masks
-TRAINING_PARTS = Part(*billiards(256, seed=0)), Part(*billiards(32, seed=1))
-"""Training and validation series; enough to train for a few steps."""
+_TRAIN, _VALIDATION, _TEST = (Part(*billiards(n, seed)) for seed, n in enumerate((256, 32, 1)))
+DATA = Dataset("billiards", _TRAIN, _VALIDATION, _TEST, BILLIARDS, "")
+"""Few series, enough to train for a few steps."""
 
 
 class Sizes(BaseModel, frozen=True, extra="forbid"):
@@ -163,7 +164,7 @@ def _mask(truth: Part, hidden: np.ndarray) -> Part:
 
 def _fitted_model(steps: int) -> FittedModel:
     method = NRTSIMethod(seed=0, preset="base")
-    method.fit(TrainingTask(*TRAINING_PARTS, BILLIARDS, MASKS, Budget(steps=steps)))
+    method.fit(TrainingTask(DATA, MASKS, Budget(steps=steps)))
     return method.model.fitted_
 
 
@@ -201,9 +202,8 @@ def _competitors(given: Part, sizes: Sizes) -> dict[str, _Entry]:
 
 def _competitor(name: str, given: Part, batch: int) -> _Entry:
     competitor = Competitor(name, training=TRAINING.model_copy(update={"batch": batch}))
-    train, validation = TRAINING_PARTS
     # One validation is made, which warms the network up.
-    competitor.fit(train, validation.head(1), MASKS.draw, Budget(steps=0))
+    competitor.fit(DATA.train, DATA.validation.head(1), MASKS.draw, Budget(steps=0))
     if competitor.draws:
         return given.series, partial(competitor.sample, given, 1)
     return given.series, partial(competitor.impute, given)
@@ -266,8 +266,7 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
     """Writes the figures first, then the circumstances, then the details."""
     check_writable(options.out, overwrite=True)
     sizes = QUICK if options.quick else FULL
-    given = _mask(*_billiards(sizes.series))
-    data = Dataset("billiards", *TRAINING_PARTS, given, BILLIARDS, "")
+    data = replace(DATA, test=_mask(*_billiards(sizes.series)))
     about = {
         "quick": sizes.quick,
         "threads": torch.get_num_threads(),

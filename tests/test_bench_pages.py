@@ -101,7 +101,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_pages_show_the_results():
-    assert outdated_pages(ROOT) == []
+    assert outdated_pages(ROOT) == {}
 
 
 def copy_of_the_pages(folder):
@@ -120,7 +120,7 @@ def test_an_outdated_page_is_found_and_written(tmp_path):
     assert path in outdated_pages(tmp_path)
     assert path in write_pages(tmp_path)
     assert path.read_text("utf-8") == right
-    assert outdated_pages(tmp_path) == []
+    assert outdated_pages(tmp_path) == {}
 
 
 def test_a_page_without_its_section_and_another_folder_are_refused(tmp_path):

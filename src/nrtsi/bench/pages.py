@@ -48,21 +48,21 @@ def pages(root: Path) -> dict[Path, str]:
     }
 
 
-def write_pages(root: Path) -> list[Path]:
-    """Writes the pages that are outdated, and returns them."""
-    outdated = outdated_pages(root)
-    for path, text in pages(root).items():
-        path.write_text(text, encoding="utf-8")
-    return outdated
-
-
-def outdated_pages(root: Path) -> list[Path]:
-    """The pages that differ from the results."""
-    return [
-        path
+def outdated_pages(root: Path) -> dict[Path, str]:
+    """The pages that differ from the results, with what they should contain."""
+    return {
+        path: text
         for path, text in pages(root).items()
         if not path.exists() or path.read_text("utf-8") != text
-    ]
+    }
+
+
+def write_pages(root: Path) -> dict[Path, str]:
+    """Writes the pages that are outdated, and returns them."""
+    outdated = outdated_pages(root)
+    for path, text in outdated.items():
+        path.write_text(text, encoding="utf-8")
+    return outdated
 
 
 def _with_section(path: Path, text: str) -> str:

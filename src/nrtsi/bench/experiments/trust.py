@@ -40,17 +40,14 @@ DEFAULT_BUDGET = "2m"
 
 HOURS = pd.date_range("2024-01-01", periods=24 * 365, freq="h")
 
-
 Table = tuple[pd.DataFrame, pd.DataFrame]
 """A table with gaps, and the truth."""
 
 
 def _station(seed: int) -> Table:
     """A year of a simulated weather station, with the gaps of its logger."""
-    gappy, truth = (
-        pd.DataFrame(each).set_index("time") for each in weather(1000 + seed, days=365)
-    )
-    return gappy, truth
+    gappy, truth = weather(1000 + seed, days=365)
+    return pd.DataFrame(gappy).set_index("time"), pd.DataFrame(truth).set_index("time")
 
 
 def _drifting(seed: int) -> Table:

@@ -30,8 +30,7 @@ from nrtsi.core.atomic import check_writable
 from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.training.plan import Budget
-from nrtsi.training.settings import budget_of
+from nrtsi.training.plan import Budget, budget_of
 
 __all__ = ["digest", "experiment_of", "rows_of", "run_table"]
 
@@ -90,7 +89,7 @@ def run_table(
         if jobs:
             notify(f"{name}: {data.about}")
             _refuse_other_data(table, options, data)
-        with going_by(CLOCKS[options.clock]):
+        with use_clock(CLOCKS[options.clock]):
             for job in jobs:
                 for rows in job.run(listener):
                     add(options.out, rows)
@@ -116,7 +115,7 @@ def effort_of(table: Table, options: RunOptions, method: str) -> str:
     budget = budget_for(table, options, method)
     if budget.steps is not None:
         return f"{budget.steps} steps"
-    return f"budget {budget.seconds:g} s{TOLD[options.clock]}"
+    return f"budget {budget.seconds:g} s{CLOCK_LABELS[options.clock]}"
 
 
 def _jobs(

@@ -23,7 +23,7 @@ from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.tables import parse_duration
-from nrtsi.training.settings import budget_of
+from nrtsi.training.plan import budget_of
 
 __all__ = ["EXPERIMENT", "preset_of", "validation_task"]
 
@@ -68,7 +68,7 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
     data = {table.name: data_of(table, table.data, quick=options.quick) for table in tables}
     for table, budget, preset, seed in trainings:
         own, job = data[table.name], (table.name, budget, preset, seed)
-        effort = budget if options.quick else budget + TOLD[options.clock]
+        effort = budget if options.quick else budget + CLOCK_LABELS[options.clock]
         if not options.overwrite and any(
             row.job == job and (row.data, row.effort) == (own.digest, effort)
             for row in read(options.out)
@@ -79,7 +79,7 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
         limit = budget_of(budget, table.quick.steps if options.quick else None)
         task = TrainingTask(own, table.training, limit, checkpoint, listener)
         method = NRTSIMethod(seed, **table.method.get("nrtsi", {}) | {"preset": preset})
-        with going_by(CLOCKS[options.clock]):
+        with use_clock(CLOCKS[options.clock]):
             method.fit(task)
         linear = method_of("linear", seed, {})
         linear.fit(task)

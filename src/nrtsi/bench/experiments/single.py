@@ -22,7 +22,7 @@ from nrtsi.bench.datasets.weather import lost, weather
 from nrtsi.bench.experiments import Experiment, Notify, RunOptions, choose
 from nrtsi.bench.markdown import NONE, bold, grid, number
 from nrtsi.bench.results import Row, add, code_revision, code_versions, read
-from nrtsi.core.budget_clock import CLOCKS, TOLD, going_by, now
+from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, now, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.imputer.nrtsi import NRTSI
 
@@ -127,7 +127,9 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
                 fitted = now()
                 error = table.error(imputer)
                 impute_s = now() - fitted
-            effort = f"budget {budget}{TOLD[options.clock]}, seed {seed}" if trained else ""
+            effort = (
+                f"budget {budget}{CLOCK_LABELS[options.clock]}, seed {seed}" if trained else ""
+            )
             row = Row(
                 table="single",
                 setting=name,

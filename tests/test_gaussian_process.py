@@ -19,7 +19,7 @@ from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.base import Sample
 from nrtsi.predictors.gaussian_process import (
-    CellIndex,
+    CellLocations,
     Covariance,
     CovarianceTable,
     GPTrainer,
@@ -81,7 +81,7 @@ def test_covariance_matrices_are_symmetric_and_positive_semidefinite(seed):
     rng = np.random.default_rng(seed)
     dims, size = int(rng.integers(1, 5)), 30
     covariance = some_gp(dims, seed).module
-    cells = CellIndex(rng.uniform(0, 30, size), rng.integers(0, dims, size))
+    cells = CellLocations(rng.uniform(0, 30, size), rng.integers(0, dims, size))
     with torch.inference_mode():
         matrix = covariance.between(cells, cells).numpy()
         lag = torch.from_numpy(rng.uniform(-50, 50, 9))
@@ -98,7 +98,7 @@ def test_the_table_of_a_grid_equals_the_covariance_function(seed):
     dims, begin = int(rng.integers(1, 5)), 10.0 ** rng.integers(0, 12)
     covariance = some_gp(dims, seed).module
     cells, others = (
-        CellIndex(begin + rng.integers(0, 50, size), rng.integers(0, dims, size))
+        CellLocations(begin + rng.integers(0, 50, size), rng.integers(0, dims, size))
         for size in (20, 30)
     )
     with torch.inference_mode():

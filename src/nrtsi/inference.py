@@ -14,7 +14,7 @@ from nrtsi.config import ModelConfig, ScheduleConfig
 from nrtsi.core.events import ImputeStep, Listener
 from nrtsi.core.interpolation import Known, between
 from nrtsi.core.prediction import BasePrediction, Prediction
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 from nrtsi.errors import InputError
 from nrtsi.network.registry import Network
 from nrtsi.network.threads import Threads
@@ -28,7 +28,6 @@ __all__ = ["AttentionRecord", "Engine", "Prediction", "noise", "sub_listener"]
 # Bytes of the windows that a core predicts at once: about what its caches hold.
 BYTES_PER_CORE = 2**25
 
-Cells: TypeAlias = Float[np.ndarray, "row dim"]
 Targets: TypeAlias = Int[np.ndarray, " target"]
 
 
@@ -59,8 +58,8 @@ class Engine:
         self,
         series: SeriesSet,
         *,
-        std: Cells | None = None,
-        draw: Cells | None = None,
+        std: Values | None = None,
+        draw: Values | None = None,
         listener: Listener | None = None,
     ) -> Prediction:
         """Predicts every value of scaled `series` and the expected size of its error.
@@ -85,7 +84,7 @@ class Engine:
         return Prediction(mean, std)
 
     def steps(
-        self, series: SeriesSet, *, draw: Cells | None = None, std: Cells | None = None
+        self, series: SeriesSet, *, draw: Values | None = None, std: Values | None = None
     ) -> Iterator[tuple[Step, SeriesSet]]:
         """Carries out the plan and yields each step with the series after it.
 
@@ -130,7 +129,7 @@ class Engine:
         state: SeriesSet,
         step: Step,
         base_predictions: tuple[BasePrediction, ...],
-        draw: Cells | None,
+        draw: Values | None,
         threads: Threads,
     ) -> list[tuple[Targets, Prediction]]:
         """Predicts all targets of a step; none of them is an input of another."""
@@ -139,7 +138,7 @@ class Engine:
         return threads.map(partial(self._predict_batch, context, draw), batches)
 
     def _predict_batch(
-        self, context: StepContext, draw: Cells | None, work: tuple[Network, WindowBatch]
+        self, context: StepContext, draw: Values | None, work: tuple[Network, WindowBatch]
     ) -> tuple[Targets, Prediction]:
         network, batch = work
         inputs = tokens(context, batch, self.layout, self.model)
@@ -169,7 +168,7 @@ class Engine:
                 yield network, batch
 
 
-def _propagate_std(state: SeriesSet, std: Cells, rows: Targets) -> None:
+def _propagate_std(state: SeriesSet, std: Values, rows: Targets) -> None:
     """Writes into `std` what targets inherit from the known values around them.
 
     A correction is added to an interpolation, so the std of the known values is interpolated too.
@@ -179,7 +178,7 @@ def _propagate_std(state: SeriesSet, std: Cells, rows: Targets) -> None:
     std[rows] = np.where(state.observed[rows], std[rows], inherited)
 
 
-def noise(series: SeriesSet, seed: int, draw: int) -> Cells:
+def noise(series: SeriesSet, seed: int, draw: int) -> Values:
     """Returns standard normal numbers that do not depend on the other series of a set."""
     parts = [
         np.random.default_rng([seed, draw, *key.encode()]).standard_normal((length, series.dims))

@@ -14,8 +14,8 @@ from nrtsi.core.series import SeriesSet
 __all__ = ["KNNSequences"]
 
 MIN_DISTANCE = 1e-6  # standard deviations below which two series are equal
-Times: TypeAlias = Float[np.ndarray, " step"]
-Values: TypeAlias = Float[np.ndarray, "series step dim"]
+StepTimes: TypeAlias = Float[np.ndarray, " step"]
+SeriesArray: TypeAlias = Float[np.ndarray, "series step dim"]
 Observed: TypeAlias = Bool[np.ndarray, "series step dim"]
 
 
@@ -51,7 +51,7 @@ class KNNSequences(Imputer):
                 )
         return np.where(series.observed, series.value, self.scaler_.unscale(result))
 
-    def _predict(self, time: Times, value: Values, observed: Observed) -> Values:
+    def _predict(self, time: StepTimes, value: SeriesArray, observed: Observed) -> SeriesArray:
         """The mean of the neighbours of series with equal times; 0 where none is observed."""
         seen = observed.any(axis=(0, 2))
         distance = self._distances(time[seen], value[:, seen], observed[:, seen])
@@ -68,7 +68,7 @@ class KNNSequences(Imputer):
         return np.divide(total, weights, out=np.zeros_like(total), where=weights > 0)
 
     def _distances(
-        self, time: Times, value: Values, observed: Observed
+        self, time: StepTimes, value: SeriesArray, observed: Observed
     ) -> Float[np.ndarray, "series training"]:
         """Distances to all training series; infinite without common cells."""
         here = value.reshape(value.shape[0], -1)
@@ -114,7 +114,7 @@ class _Library:
         return cls(series, shifted, first, last)
 
     def interpolate(
-        self, which: Int[np.ndarray, " picked"], time: Times
+        self, which: Int[np.ndarray, " picked"], time: StepTimes
     ) -> tuple[Float[np.ndarray, "picked step dim"], Bool[np.ndarray, "picked step dim"]]:
         """Values of these series at `time`, 0 where unknown, and where they are known."""
         left, right = self._rows_around(which, time)
@@ -130,7 +130,7 @@ class _Library:
         return line.reshape(shape), known.reshape(shape)
 
     def _rows_around(
-        self, which: Int[np.ndarray, " picked"], time: Times
+        self, which: Int[np.ndarray, " picked"], time: StepTimes
     ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
         """Rows at or before, and at or after, each time in each series; -1 beyond its ends."""
         # Clipping keeps a time beyond all series from matching the next series.

@@ -15,7 +15,7 @@ __all__ = ["Seasonal"]
 
 MAX_SLOTS = 96  # slots in a day, at most: quarters of an hour
 ITERATIONS = 10  # alternating updates of series means and profile; more change nothing visible
-Values: TypeAlias = Float[np.ndarray, " known"]
+KnownValues: TypeAlias = Float[np.ndarray, " known"]
 Groups: TypeAlias = Int[np.ndarray, " known"]
 
 
@@ -78,7 +78,7 @@ class Seasonal(Mean):
 
 
 def _profile(
-    value: Values, owner: Groups, slot: Groups, slots: int, *, weekly: bool
+    value: KnownValues, owner: Groups, slot: Groups, slots: int, *, weekly: bool
 ) -> Float[np.ndarray, " slot"]:
     """The profile of one channel over a week; without `weekly`, seven equal days."""
     daily = np.tile(_alternate(value, owner, slot % slots, slots), 7)
@@ -94,7 +94,7 @@ def _profile(
 
 
 def _alternate(
-    value: Values, owner: Groups, slot: Groups, slots: int
+    value: KnownValues, owner: Groups, slot: Groups, slots: int
 ) -> Float[np.ndarray, " slot"]:
     """Mean by slot of the deviations from the series means, which are updated in turn."""
     profile = np.zeros(slots)
@@ -104,13 +104,15 @@ def _alternate(
     return profile
 
 
-def _group_means(group: Groups, value: Values, groups: int) -> Float[np.ndarray, " group"]:
+def _group_means(group: Groups, value: KnownValues, groups: int) -> Float[np.ndarray, " group"]:
     """Mean of the values of each group; 0 for an empty group."""
     count = np.bincount(group, minlength=groups)
     return np.bincount(group, weights=value, minlength=groups) / np.maximum(count, 1)
 
 
-def _leave_one_out(value: Values, owner: Groups, group: Groups, profile: Values) -> Values:
+def _leave_one_out(
+    value: KnownValues, owner: Groups, group: Groups, profile: KnownValues
+) -> KnownValues:
     """Error of each value against the mean of the rest of its group; NaN for a single value."""
     residual = value - profile
     level = _group_means(owner, residual, int(owner.max()) + 1)

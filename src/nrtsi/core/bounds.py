@@ -15,7 +15,7 @@ __all__ = ["Bounds"]
 
 SOFTNESS = 0.002  # default softness, as a share of the spread of a channel
 MIN_WIDTHS = 20  # softnesses between two bounds, at least: values in the middle do not change
-Values = Float[np.ndarray, "*any dim"]
+AnyValues = Float[np.ndarray, "*any dim"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Bounds:
             softness = np.minimum(share * spread, (upper - lower) / MIN_WIDTHS)
         return cls(lower, upper, np.maximum(softness, np.finfo(np.float64).tiny))
 
-    def soft_clip(self, x: Values) -> Values:
+    def soft_clip(self, x: AnyValues) -> AnyValues:
         """Moves values between the bounds; infinite values move to a bound.
 
         >>> unit = Bounds(np.array([0.0]), np.array([1.0]), np.array([0.05]))
@@ -74,14 +74,14 @@ class Bounds:
         within = np.clip(x, self.lower, self.upper)
         return np.clip(within + self.softness * (up - down), self.lower, self.upper)
 
-    def clip(self, x: Values) -> Values:
+    def clip(self, x: AnyValues) -> AnyValues:
         """Soft-clips all values except those exactly on a bound.
 
         For example, the interpolation between two dry hours is dry.
         """
         return np.where((x == self.lower) | (x == self.upper), x, self.soft_clip(x))
 
-    def unclip(self, y: Values) -> Values:
+    def unclip(self, y: AnyValues) -> AnyValues:
         """The inverse of `soft_clip`; −inf or inf for values on a bound or beyond it.
 
         >>> unit = Bounds(np.array([0.0]), np.array([1.0]), np.array([0.05]))
@@ -106,7 +106,7 @@ class Bounds:
         beyond = (value < self.lower) | (value > self.upper)
         return np.count_nonzero(beyond & observed, axis=0)
 
-    def _distance(self, x: Values, bound: Float[np.ndarray, " dim"]) -> Values:
+    def _distance(self, x: AnyValues, bound: Float[np.ndarray, " dim"]) -> AnyValues:
         """Distance to a bound in units of the softness; infinite without a bound."""
         finite = np.isfinite(bound)
         with np.errstate(over="ignore"):

@@ -7,13 +7,13 @@ from contextvars import ContextVar
 
 __all__ = ["CLOCKS", "CLOCK_LABELS", "now", "use_clock"]
 
-Clock = Callable[[], float]
+TimeSource = Callable[[], float]
 
 # Wall time, or processor time of this process, which other processes do not shorten.
-CLOCKS: dict[str, Clock] = {"wall": time.monotonic, "core": time.process_time}
+CLOCKS: dict[str, TimeSource] = {"wall": time.monotonic, "core": time.process_time}
 CLOCK_LABELS = {"wall": "", "core": " of cores"}  # follow a time measured by each clock
 
-_CLOCK: ContextVar[Clock] = ContextVar("clock", default=time.monotonic)
+_CLOCK: ContextVar[TimeSource] = ContextVar("clock", default=time.monotonic)
 
 
 def now() -> float:
@@ -22,7 +22,7 @@ def now() -> float:
 
 
 @contextmanager
-def use_clock(clock: Clock) -> Iterator[None]:
+def use_clock(clock: TimeSource) -> Iterator[None]:
     """Measures budgets by another clock, such as one of `CLOCKS`.
 
     >>> with use_clock(lambda: 7.0):

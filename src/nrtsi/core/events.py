@@ -12,8 +12,8 @@ class TrainStep:
     """The optimizer made a step."""
 
     level: int | None  # level being trained; None if one network serves all levels
-    step: int  # steps made so far, of all levels; 0 while the dynamics model is trained
-    loss: float  # loss of the batch; while the dynamics model is trained, the loss of that model
+    step: int  # steps made so far, of all levels; 0 while a base predictor is trained
+    loss: float  # loss of the batch; of a base predictor while that is trained
     valid_loss: float | None
     """Loss on the validation part; None if it was not measured at this step."""
 
@@ -22,9 +22,9 @@ class TrainStep:
 
 @dataclass(frozen=True)
 class ImputeStep:
-    """A pass of the plan is complete."""
+    """A step of the plan is complete."""
 
-    level: int  # coarsest level of the pass
+    level: int  # coarsest level of the step
     fraction: float  # share of the missing rows that are imputed
 
 

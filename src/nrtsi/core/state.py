@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 __all__ = ["digest", "from_state", "to_state", "with_prefix"]
 
-Kind = TypeVar("Kind")
+StateT = TypeVar("StateT")
 Value = TypeVar("Value")
 
 
@@ -31,9 +31,9 @@ def to_state(value: Any) -> tuple[dict[str, Any], Any]:
     return arrays, _encode(value, "", arrays)
 
 
-def from_state(kind: type[Kind], arrays: Mapping[str, Any], record: Any) -> Kind:
+def from_state(kind: type[StateT], arrays: Mapping[str, Any], record: Any) -> StateT:
     """Builds the `kind` that `to_state` split; `kind` may be a base class of what was saved."""
-    decoded: Kind = _decode(kind, record, "", arrays)
+    decoded: StateT = _decode(kind, record, "", arrays)
     return decoded
 
 

@@ -13,14 +13,14 @@ from nrtsi.errors import InputError
 
 __all__ = ["avg_l2", "avg_over_min", "crps", "l2", "mae", "min_l2", "mse"]
 
-Cells: TypeAlias = Float[np.ndarray, "*cell"]
+CellArray: TypeAlias = Float[np.ndarray, "*cell"]
 Where: TypeAlias = Bool[np.ndarray, "*cell"]
 Series: TypeAlias = Float[np.ndarray, "series step dim"]
 Draws: TypeAlias = Float[np.ndarray, "draw series step dim"]
 SeriesWhere: TypeAlias = Bool[np.ndarray, "series step dim"]
 
 
-def mse(truth: Cells, imputed: Cells, where: Where) -> float:
+def mse(truth: CellArray, imputed: CellArray, where: Where) -> float:
     """Mean squared error over the selected cells.
 
     >>> mse(np.array([1.0, 2.0]), np.array([1.0, 5.0]), where=np.array([False, True]))
@@ -30,7 +30,7 @@ def mse(truth: Cells, imputed: Cells, where: Where) -> float:
     return float(np.mean((imputed[where] - truth[where]) ** 2))
 
 
-def mae(truth: Cells, imputed: Cells, where: Where) -> float:
+def mae(truth: CellArray, imputed: CellArray, where: Where) -> float:
     """Mean absolute error over the selected cells.
 
     >>> mae(np.array([1.0, 2.0]), np.array([1.0, 5.0]), where=np.array([False, True]))
@@ -51,7 +51,7 @@ def l2(
     return float(square.sum() / where.any(axis=-1).sum())
 
 
-def crps(truth: Cells, draws: Float[np.ndarray, " draw *cell"], where: Where) -> float:
+def crps(truth: CellArray, draws: Float[np.ndarray, " draw *cell"], where: Where) -> float:
     """Continuous ranked probability score of the draws, averaged over the selected cells.
 
     This is the unbiased estimate: its expectation does not depend on the number of draws. The

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from nrtsi.errors import InputError
+from nrtsi.evaluation.metrics import Series
 
 __all__ = ["average_length", "reflection_to_wall", "sinuosity", "step_change", "step_deviation"]
 
-Series: TypeAlias = Float[np.ndarray, "series step dim"]
 Paths: TypeAlias = Float[np.ndarray, "path step 2"]
 
 TURN = 10.0  # change of direction, in degrees, above which a point is a turn

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from nrtsi import __version__
@@ -15,7 +15,7 @@ from nrtsi.core.events import Listener
 from nrtsi.core.fingerprint import overlap, series_digest
 from nrtsi.core.prediction import Prediction, predict_rows
 from nrtsi.core.scaling import Scaler
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 from nrtsi.core.state import from_state, to_state, with_prefix
 from nrtsi.errors import InputError
 from nrtsi.evaluation.conformal import Calibration
@@ -30,8 +30,6 @@ from nrtsi.schedule.plan import Step, plan
 from nrtsi.tables import Panel
 
 __all__ = ["FittedModel"]
-
-Cells: TypeAlias = Float[np.ndarray, "row dim"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class FittedModel:
             )
         scaler = self.scaler
 
-        def predict(given: SeriesSet, std: Cells | None) -> Prediction:
+        def predict_scaled(given: SeriesSet, std: Values | None) -> Prediction:
             self._refuse_partial(given)
             found = self.engine.predict(
                 scaler.scale(given),
@@ -94,11 +92,11 @@ class FittedModel:
             _check_finite(given, mean)
             return Prediction(mean, found.std * scaler.spread)
 
-        if query is None:
-            return predict(series, None)
-        return predict_rows(predict, series, query.series, query.original_rows)
+        if query is None or query.series is series:
+            return predict_scaled(series, None)
+        return predict_rows(predict_scaled, series, query.series, query.original_rows)
 
-    def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Cells]]:
+    def walk(self, series: SeriesSet) -> Iterator[tuple[Step, Values]]:
         """Imputes step by step: yields each step and the values after it."""
         self._refuse_partial(series)
         for step, state in self.engine.steps(self.scaler.scale(series)):
@@ -210,7 +208,7 @@ class FittedModel:
             )
 
 
-def _check_finite(series: SeriesSet, value: Cells) -> None:
+def _check_finite(series: SeriesSet, value: Values) -> None:
     finite = np.isfinite(value).all(axis=1)
     if not finite.all():
         raise InputError(

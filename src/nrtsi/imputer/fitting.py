@@ -46,7 +46,9 @@ def fit_model(
 ) -> tuple[FittedModel, Trained]:
     """Fits a model with the parameters of `NRTSI`, and returns it with its training.
 
-    `validation`, or parts of the data, select the weights; `path` is the file of the checkpoint.
+    Two parts of the data are held out. Training never sees the cells of `HoldOut`, which calibrate
+    the intervals. Of the rest, training validates on some segments, which select the weights, or
+    on the separate series `validation`. `path` is the file of the checkpoint.
     """
     series, clock = panel.series, panel.clock
     names = tuple(str(name) for name in panel.columns.values or ())

@@ -6,12 +6,12 @@ from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from nrtsi.core.bounds import Bounds
 from nrtsi.core.gaps import Gaps
 from nrtsi.core.prediction import Prediction
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 from nrtsi.evaluation.conformal import Calibration
 from nrtsi.evaluation.method_selection import MethodSelection
 from nrtsi.imputer.options import ImputeTask, RefusedCells
@@ -19,8 +19,7 @@ from nrtsi.inference import noise
 
 __all__ = ["SOURCES", "ImputationResult", "PredictiveDistribution"]
 
-Cells: TypeAlias = Float[np.ndarray, "row dim"]
-CellIndex: TypeAlias = Int[np.ndarray, "row dim"]
+CellNumbers: TypeAlias = Int[np.ndarray, "row dim"]
 
 CELLS_AT_ONCE = 2**22
 """Cells of the draws that are made together; bounds their memory."""
@@ -42,22 +41,22 @@ class PredictiveDistribution:
     """Gaps of `series`."""
 
     @property
-    def value(self) -> Cells:
+    def value(self) -> Values:
         """The best prediction of every missing cell; observed cells keep their value."""
         return self._bounded(self.prediction.mean)
 
-    def quantile(self, level: float) -> Cells:
+    def quantile(self, level: float) -> Values:
         """Returns the value that a missing cell stays below with probability `level`."""
         return self._at(np.full(self.series.value.shape, NormalDist().inv_cdf(level)))
 
-    def interval(self, level: float) -> tuple[Cells, Cells]:
+    def interval(self, level: float) -> tuple[Values, Values]:
         """Returns the ends that contain a missing cell with probability `level`."""
         row, channel = np.nonzero(self.gaps.number >= 0)
         ends = self.calibration.interval(level, channel, self.gaps.gap_bin[row, channel])
         value, (lower, upper) = self.value, (self._shifted(row, channel, end) for end in ends)
         return np.minimum(lower, value), np.maximum(upper, value)
 
-    def draws(self, count: int, seed: int) -> Iterator[Cells]:
+    def draws(self, count: int, seed: int) -> Iterator[Values]:
         """Yields coherent paths: errors are correlated over time and between channels."""
         size = int(np.clip(CELLS_AT_ONCE // max(self.series.value.size, 1), 1, count))
         for first in range(0, count, size):
@@ -68,20 +67,20 @@ class PredictiveDistribution:
             correlation = self.calibration.error_correlation
             yield from map(self._at, correlation.correlate(self.series, self.gaps, independent))
 
-    def _at(self, normal: Cells) -> Cells:
+    def _at(self, normal: Values) -> Values:
         """Returns values whose errors correspond to these standard normal numbers."""
         row, channel = np.nonzero(self.gaps.number >= 0)
         gap_bin = self.gaps.gap_bin[row, channel]
         score = self.calibration.from_normal(normal[row, channel], channel, gap_bin)
         return self._shifted(row, channel, score)
 
-    def _shifted(self, row: np.ndarray, channel: np.ndarray, score: np.ndarray) -> Cells:
+    def _shifted(self, row: np.ndarray, channel: np.ndarray, score: np.ndarray) -> Values:
         """Returns values with errors of `score` standard deviations at these cells."""
         value = self.prediction.mean.copy()
         value[row, channel] += self.prediction.std[row, channel] * score
         return self._bounded(value)
 
-    def _bounded(self, value: Cells) -> Cells:
+    def _bounded(self, value: Values) -> Values:
         """Returns values within the bounds; observed cells keep theirs."""
         inside = value if self.bounds is None else self.bounds.clip(value)
         return np.where(self.series.observed, self.series.value, inside)
@@ -92,8 +91,8 @@ class ImputationResult:
     """The imputed data of a task."""
 
     task: ImputeTask
-    value: Cells
-    interval: tuple[Cells, Cells] | None
+    value: Values
+    interval: tuple[Values, Values] | None
     """The lower and the upper end; None if the task needs no intervals."""
     gaps: Gaps
     refused: RefusedCells
@@ -106,19 +105,19 @@ class ImputationResult:
         return tuple(str(name) for name in self.task.panel.columns.values or ())
 
     @property
-    def kept(self) -> Cells:
+    def kept(self) -> Values:
         """The values, with NaN for refused cells."""
         return np.where(self.refused.cells, np.nan, self.value)
 
     @property
-    def source(self) -> CellIndex:
+    def source(self) -> CellNumbers:
         """The index in `SOURCES` of each cell."""
         imputed = np.where(np.isnan(self.value), 3, 1)
         source = np.where(self.gaps.number >= 0, imputed, 0)
         return np.where(self.refused.cells, 2, source)
 
     @property
-    def method(self) -> CellIndex:
+    def method(self) -> CellNumbers:
         """The index in `selection.methods` of each missing cell; -1 for observed cells."""
         return self.selection.index(self.gaps)
 

@@ -17,7 +17,7 @@ from nrtsi.schedule.plan import Step
 
 __all__ = ["CellNetwork"]
 
-Cells: TypeAlias = Float[Tensor, "window dim row width"]
+CellTokens: TypeAlias = Float[Tensor, "window dim row width"]
 ChannelBias: TypeAlias = Float[Tensor, "channel 1 1 row"]
 ChannelAngles: TypeAlias = Complex[Tensor, "channel row 1 pairs"]
 
@@ -98,7 +98,7 @@ class CellNetwork(Network):
         means = (each.reshape(-1, self.dims, *each.shape[1:]).mean(dim=1) for each in recorded)
         return [mean.permute(0, 2, 3, 1)[pairs].permute(0, 3, 1, 2) for mean in means]
 
-    def _embed(self, feature: Float[Tensor, "window row channel"]) -> Cells:
+    def _embed(self, feature: Float[Tensor, "window row channel"]) -> CellTokens:
         end = feature.shape[-1] - self.n_last
         of_cells = feature[..., self.n_first : end].reshape(*feature.shape[:2], -1, self.dims)
         of_row = torch.cat([feature[..., : self.n_first], feature[..., end:]], dim=-1)
@@ -123,8 +123,8 @@ class CellBlock(nn.Module):
         self.feed_forward_norm = norm(config)
 
     def forward(
-        self, cells: Cells, bias: ChannelBias | None, angles: ChannelAngles | None
-    ) -> Cells:
+        self, cells: CellTokens, bias: ChannelBias | None, angles: ChannelAngles | None
+    ) -> CellTokens:
         """Encodes the cells of windows."""
         windows, dims = cells.shape[:2]
         channels = self.time_norm(cells).flatten(0, 1)

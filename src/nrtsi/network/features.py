@@ -13,7 +13,7 @@ from nrtsi.core.series import SeriesSet
 
 __all__ = ["NeighbourFeatures", "calendar_encoding", "time_encoding"]
 
-Times: TypeAlias = Float[np.ndarray, "*shape"]
+TimeArray: TypeAlias = Float[np.ndarray, "*shape"]
 Encoding: TypeAlias = Float[np.ndarray, "*shape channels"]
 ByToken: TypeAlias = Float[np.ndarray, "token dim"]
 PerToken: TypeAlias = Float[np.ndarray, " token #dim"]
@@ -21,7 +21,7 @@ RowsByToken: TypeAlias = Int[np.ndarray, " token #dim"]
 Features: TypeAlias = Float[np.ndarray, "token feature"]
 
 
-def time_encoding(time: Times, channels: int, scale: float) -> Encoding:
+def time_encoding(time: TimeArray, channels: int, scale: float) -> Encoding:
     """φ(t), eq. 1: sin and cos of `t / scale**(k / (channels/2 - 1))`, k = 0 … channels/2 - 1.
 
     Computed in float64, because float32 cannot represent the times of a long series.
@@ -33,7 +33,7 @@ def time_encoding(time: Times, channels: int, scale: float) -> Encoding:
     return _sin_cos(time[..., None] / scale ** (np.arange(pairs) / (pairs - 1)))
 
 
-def calendar_encoding(time: Times, periods: Sequence[float]) -> Encoding:
+def calendar_encoding(time: TimeArray, periods: Sequence[float]) -> Encoding:
     """Returns sin and cos of the phase of each time in the given periods (a day, a week)."""
     return _sin_cos(time[..., None] * (2 * np.pi / np.asarray(periods, dtype=np.float64)))
 

@@ -11,7 +11,7 @@ from nrtsi.config import ModelConfig
 
 __all__ = ["HEADS", "CellDistribution", "Gaussian", "GaussianHead", "Point", "PointHead"]
 
-Cells: TypeAlias = Float[Tensor, "*batch dim"]
+HeadOutput: TypeAlias = Float[Tensor, "*batch dim"]
 Factor: TypeAlias = Float[Tensor, "#*batch dim"]
 
 
@@ -19,15 +19,15 @@ Factor: TypeAlias = Float[Tensor, "#*batch dim"]
 class Point:
     """A point prediction without uncertainty; its `std` is the unit of the cells."""
 
-    mean: Cells
+    mean: HeadOutput
     unit: Factor | float = 1.0
 
     @property
-    def std(self) -> Cells:
+    def std(self) -> HeadOutput:
         """The unit."""
         return torch.ones_like(self.mean) * self.unit
 
-    def shifted(self, shift: Cells, scale: Factor) -> "Point":
+    def shifted(self, shift: HeadOutput, scale: Factor) -> "Point":
         """Returns the prediction of `shift + scale × cell`."""
         return Point(shift + scale * self.mean, scale * self.unit)
 
@@ -35,11 +35,11 @@ class Point:
         """Returns the prediction with `share × mean`."""
         return Point(share * self.mean, self.unit)
 
-    def sample(self, noise: Cells) -> Cells:
+    def sample(self, noise: HeadOutput) -> HeadOutput:
         """Returns the mean."""
         return self.mean
 
-    def loss(self, truth: Cells) -> Cells:
+    def loss(self, truth: HeadOutput) -> HeadOutput:
         """Returns the squared error of every cell."""
         return (truth - self.mean).square()
 
@@ -48,15 +48,15 @@ class Point:
 class Gaussian:
     """An independent normal distribution for every cell: the paper's diagonal covariance."""
 
-    mean: Cells
-    log_std: Cells
+    mean: HeadOutput
+    log_std: HeadOutput
 
     @property
-    def std(self) -> Cells:
+    def std(self) -> HeadOutput:
         """The standard deviation."""
         return self.log_std.exp()
 
-    def shifted(self, shift: Cells, scale: Factor) -> "Gaussian":
+    def shifted(self, shift: HeadOutput, scale: Factor) -> "Gaussian":
         """Returns the distribution of `shift + scale × cell`."""
         return Gaussian(shift + scale * self.mean, self.log_std + scale.log())
 
@@ -64,11 +64,11 @@ class Gaussian:
         """Returns the distribution with `share × mean` and `scale_factor × std`."""
         return Gaussian(share * self.mean, self.log_std + scale_factor.log())
 
-    def sample(self, noise: Cells) -> Cells:
+    def sample(self, noise: HeadOutput) -> HeadOutput:
         """Returns `mean + std × noise`, a sample if `noise` is standard normal."""
         return self.mean + self.std * noise
 
-    def loss(self, truth: Cells) -> Cells:
+    def loss(self, truth: HeadOutput) -> HeadOutput:
         """Returns the squared error plus the negative log-likelihood with a detached mean.
 
         With the likelihood alone (the paper's eq. 5), a large std would excuse a poor mean.

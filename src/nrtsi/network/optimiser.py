@@ -14,7 +14,7 @@ __all__ = ["Fraction", "Learner", "Muon", "Optimiser", "decay_of", "optimise", "
 Fraction: TypeAlias = Callable[[int], float]
 """The fraction of a budget that is used after a number of steps."""
 
-Report: TypeAlias = Callable[[float, float], None]
+ReportStep: TypeAlias = Callable[[float, float], None]
 """Receives the loss of each step and the fraction that is used after it."""
 
 # The learning rate decays to this share of its peak, so that the last steps still learn.
@@ -36,7 +36,12 @@ class Learner(Protocol):
 
 
 def optimise(
-    learner: Learner, budget: Fraction, report: Report, *, until: float = 1.0, min_steps: int = 0
+    learner: Learner,
+    budget: Fraction,
+    report: ReportStep,
+    *,
+    until: float = 1.0,
+    min_steps: int = 0,
 ) -> None:
     """Trains until the budget is used, the learner is done, or `until` and `min_steps` hold."""
     used = budget(learner.step)

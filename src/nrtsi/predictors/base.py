@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from nrtsi.config import GateConfig, TrainConfig
@@ -14,7 +14,7 @@ from nrtsi.core.interpolation import interpolate, neighbours
 from nrtsi.core.masking import Masking
 from nrtsi.core.prediction import BasePrediction
 from nrtsi.core.segments import SEGMENT_ROWS, Segments
-from nrtsi.core.series import SeriesSet
+from nrtsi.core.series import SeriesSet, Values
 from nrtsi.network.optimiser import Fraction, Learner, optimise
 from nrtsi.network.threads import Threads
 
@@ -26,7 +26,6 @@ State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 Numbers: TypeAlias = Int[np.ndarray, " series"]
 """The number of each series among the training series, or -1."""
 
-Rows: TypeAlias = Float[np.ndarray, "row dim"]
 
 PredictorT = TypeVar("PredictorT", bound="ModulePredictor")
 
@@ -132,7 +131,7 @@ class HeldOutGate:
     masked: SeriesSet
     exclude: Numbers
     config: GateConfig
-    means: tuple[Rows, ...] = ()
+    means: tuple[Values, ...] = ()
     """Predictions of the predictors kept so far."""
 
     @classmethod
@@ -168,10 +167,10 @@ class HeldOutGate:
         error = self._error(*self.means, mean, power=power)
         return error < max_ratio * self._error(*self.means, power=power)
 
-    def _mean(self, predictor: BasePredictor) -> Rows:
+    def _mean(self, predictor: BasePredictor) -> Values:
         return predictor.predict(self.masked, self.exclude).mean
 
-    def _error(self, *means: Rows, power: int = 2) -> float:
+    def _error(self, *means: Values, power: int = 2) -> float:
         """Error of the least-squares blend of these means and interpolation in the hidden cells.
 
         Cells between observations and cells beyond the first or last have separate weights.

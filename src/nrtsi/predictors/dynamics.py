@@ -23,8 +23,8 @@ __all__ = ["Runs", "Transition", "TransitionModel", "TransitionTrainer", "has_ne
 log = logging.getLogger(__name__)
 
 Indices = Int[np.ndarray, " _"]
-Rows = Float[np.ndarray, "_ dim"]
-Paths = Float[Tensor, "start row dim"]
+RowArray = Float[np.ndarray, "_ dim"]
+Trajectories = Float[Tensor, "start row dim"]
 """Rows from which rollouts start, each with the rows that follow it."""
 
 # Standard deviation below which a channel counts as constant, and the smallest step size.
@@ -144,7 +144,7 @@ class Runs:
         """Rows from which this many steps are possible."""
         return np.flatnonzero(self.length(back) >= steps)
 
-    def rows_from(self, start: Indices, steps: int, back: bool = False) -> Paths:
+    def rows_from(self, start: Indices, steps: int, back: bool = False) -> Trajectories:
         """Each start row and the rows that follow it, or precede it."""
         offset = np.arange(steps + 1) * (-1 if back else 1)
         return self.row[torch.from_numpy((start[:, None] + offset).clip(0, len(self.row) - 1))]
@@ -210,7 +210,7 @@ class TransitionTrainer:
             if starts.size >= config.min_starts:
                 self._steps, self._starts = steps, starts
 
-    def _error(self, rows: Paths, back: bool) -> Float[Tensor, ""]:
+    def _error(self, rows: Trajectories, back: bool) -> Float[Tensor, ""]:
         """Mean distance of rollouts from the true rows; a few jumps would dominate squares."""
         first, *truth = rows.unbind(dim=1)
         predicted = [first]
@@ -324,7 +324,7 @@ class TransitionModel(ModulePredictor):
             disagreement=np.where(twice[:, None], forward - backward, 0.0),
         )
 
-    def _rollout(self, series: SeriesSet, back: bool) -> tuple[Rows, Rows]:
+    def _rollout(self, series: SeriesSet, back: bool) -> tuple[RowArray, RowArray]:
         """Predictions of the incomplete rows from one side, and their expected squared errors."""
         value, error = np.zeros(series.value.shape), np.full(series.value.shape, np.inf)
         error_by_step = self.module.error[int(back)].double().cpu().numpy()
@@ -352,7 +352,9 @@ class TransitionModel(ModulePredictor):
         return target[reached], source[reached], steps[reached]
 
     @torch.inference_mode()
-    def _rows_after(self, start: Rows, rollout: Indices, steps: Indices, back: bool) -> Rows:
+    def _rows_after(
+        self, start: RowArray, rollout: Indices, steps: Indices, back: bool
+    ) -> RowArray:
         """The row of each `rollout` after some steps."""
         result = np.zeros((rollout.size, start.shape[1]))
         length = np.zeros(start.shape[0], dtype=np.int64)

@@ -21,7 +21,7 @@ from nrtsi.network.optimiser import Optimiser, decay_of
 from nrtsi.network.threads import Threads
 from nrtsi.predictors.base import FitContext, ModulePredictor, Numbers, Sample
 
-__all__ = ["CellIndex", "Covariance", "CovarianceTable", "GPTrainer", "MultiOutputGP"]
+__all__ = ["CellLocations", "Covariance", "CovarianceTable", "GPTrainer", "MultiOutputGP"]
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ INITIAL_LOADING, INITIAL_LOG_SPECIFIC, INITIAL_LOG_NOISE = 0.1, -2.0, -3.0
 
 
 @dataclass(frozen=True)
-class CellIndex:
+class CellLocations:
     """Time and channel of some cells of one series."""
 
     time: Float[np.ndarray, " cell"]
@@ -127,7 +127,7 @@ class Covariance(nn.Module):
         return torch.cat(kernels), torch.cat(matrices)
 
     def between(
-        self, cells: CellIndex, others: CellIndex, table: "CovarianceTable | None" = None
+        self, cells: CellLocations, others: CellLocations, table: "CovarianceTable | None" = None
     ) -> Float[Tensor, "cell other"]:
         """Covariance of cells with others, without noise; looked up if there is a `table`."""
         if table is not None:
@@ -146,7 +146,7 @@ class Covariance(nn.Module):
             total = total + kernel.view(time.size, other_time.size)[rows] * matrix[channels]
         return total
 
-    def cholesky(self, covariance: Square, cells: CellIndex) -> Square:
+    def cholesky(self, covariance: Square, cells: CellLocations) -> Square:
         """Lower Cholesky factor of the covariance of observed cells, with their noise.
 
         Jitter is added, and raised, while rounding makes it fail.
@@ -174,7 +174,7 @@ class CovarianceTable:
         lags = torch.arange(-self.max_lag, self.max_lag + 1, dtype=torch.float64)
         self.values = covariance(lags).flatten()
 
-    def between(self, cells: CellIndex, others: CellIndex) -> Float[Tensor, "cell other"]:
+    def between(self, cells: CellLocations, others: CellLocations) -> Float[Tensor, "cell other"]:
         """Covariance of cells with others that are at most `max_lag` away."""
         origin = others.time[0]
         row, other_row = (np.rint(each.time - origin).astype(np.int64) for each in (cells, others))
@@ -239,7 +239,7 @@ class GPTrainer:
             self._optimiser.minimise(loss, self.step - 1, decay)
         return float(loss.detach())
 
-    def draw(self, rng: np.random.Generator) -> tuple[CellIndex, Float[np.ndarray, " cell"]]:
+    def draw(self, rng: np.random.Generator) -> tuple[CellLocations, Float[np.ndarray, " cell"]]:
         """Draws observed cells of a segment, in order of time, and their clipped values."""
         series, config = self.sample.series, self.config
         channels = np.arange(series.dims)
@@ -258,7 +258,9 @@ class GPTrainer:
         near = series.time[rows] <= series.time[rows[:1]] + limit
         rows, channel = rows[near], channel[near]
         clip = config.covariance.max_deviation
-        return CellIndex(series.time[rows], channel), series.value[rows, channel].clip(-clip, clip)
+        return CellLocations(series.time[rows], channel), series.value[rows, channel].clip(
+            -clip, clip
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,8 +347,8 @@ class MultiOutputGP(ModulePredictor):
         if not row.size:
             return None
         missing_row, missing_channel = np.nonzero(~series.observed[block])
-        observed = CellIndex(series.time[row], channel)
-        both = CellIndex(
+        observed = CellLocations(series.time[row], channel)
+        both = CellLocations(
             np.concatenate([observed.time, series.time[block][missing_row]]),
             np.concatenate([channel, missing_channel]),
         )

@@ -29,7 +29,7 @@ __all__ = ["find_context", "read_context"]
 # Columns of the file of context: row in the whole input, its shard, the shards that need it.
 _ROW, _SHARD, _FIRST, _LAST = "nrtsi:row", "nrtsi:shard", "nrtsi:first", "nrtsi:last"
 
-Rows = Bool[np.ndarray, " row"]
+RowMask = Bool[np.ndarray, " row"]
 
 
 def read_context(path: Path, shard: Shard, own: Any, model: NRTSI) -> tuple[Any, Any]:
@@ -115,13 +115,13 @@ class _SortedRows:
         return self.shard[self.series.start[1:] - 1]
 
     def known(
-        self, dim: int, among: Rows | bool = True
+        self, dim: int, among: RowMask | bool = True
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Indices, series and shards of the rows in which a channel is known."""
         index = np.flatnonzero(self.series.observed[:, dim] & among)
         return index, self.series.owner[index], self.shard[index]
 
-    def among(self, ids: set[Any]) -> Rows:
+    def among(self, ids: set[Any]) -> RowMask:
         """True for the rows of these series."""
         return np.array([key in ids for key in self.ids], dtype=bool)[self.series.owner]
 
@@ -247,14 +247,14 @@ class _Tracker:
         return self._sorted(rows.table.filter(pa.array(kept & ~rows.among(oldest))))
 
 
-def _near_rows(series: SeriesSet, config: StreamConfig) -> tuple[Rows, Rows]:
+def _near_rows(series: SeriesSet, config: StreamConfig) -> tuple[RowMask, RowMask]:
     """The rows that the shard before this one needs, and those that the next one needs."""
     observed = _ends(series, series.has_data, config.context_rows)
     known = _known_ends(series, config.channel_rows)
     return observed[0] | known[0], observed[1] | known[1]
 
 
-def _known_ends(series: SeriesSet, count: int) -> tuple[Rows, Rows]:
+def _known_ends(series: SeriesSet, count: int) -> tuple[RowMask, RowMask]:
     """The first and the last `count` known rows of each channel in every series."""
     first, last = np.zeros((2, series.rows), dtype=bool)
     for known in series.observed.T:
@@ -264,7 +264,7 @@ def _known_ends(series: SeriesSet, count: int) -> tuple[Rows, Rows]:
     return first, last
 
 
-def _ends(series: SeriesSet, known: Rows, count: int) -> tuple[Rows, Rows]:
+def _ends(series: SeriesSet, known: RowMask, count: int) -> tuple[RowMask, RowMask]:
     """The rows with fewer than `count` known rows before them in their series, and after them."""
     seen = np.cumsum(known)
     base = np.concatenate([[0], seen])[series.start]

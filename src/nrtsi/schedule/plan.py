@@ -9,14 +9,19 @@ from jaxtyping import Bool, Float, Int
 
 from nrtsi.config import ScheduleConfig
 from nrtsi.core.series import SeriesSet
-from nrtsi.schedule.distances import TIME_TOLERANCE, Frontier, distances, level_of
+from nrtsi.schedule.distances import (
+    TIME_TOLERANCE,
+    Distances,
+    Entries,
+    Frontier,
+    RowMask,
+    distances,
+    level_of,
+)
 
 __all__ = ["Step", "plan"]
 
-RowMask: TypeAlias = Bool[np.ndarray, " row"]
 Counts: TypeAlias = Int[np.ndarray, " row"]
-Entries: TypeAlias = Int[np.ndarray, " entry"]
-Distances: TypeAlias = Float[np.ndarray, " entry"]
 Chosen: TypeAlias = Bool[np.ndarray, " entry"]
 OfParts: TypeAlias = Float[np.ndarray, " part"]
 
@@ -108,8 +113,8 @@ def _coarse_to_fine(
     series: SeriesSet, rows: Entries, missing: Counts, config: ScheduleConfig
 ) -> Iterator[Step]:
     """Yields the steps of rows that miss every channel, without rows for the last step."""
-    sources = missing < series.dims
-    frontier = Frontier.of(series, rows, sources)
+    known = missing < series.dims
+    frontier = Frontier.of(series, rows, known)
     near = -np.inf if config.together is None else config.together + TIME_TOLERANCE
     frontier.drop(frontier.distance <= near)
     while frontier.row.size:
@@ -117,21 +122,21 @@ def _coarse_to_fine(
         groups = _Groups.at(row, series.start)
         rank = np.zeros_like(row)
         if config.order == "local":
-            rank = _known_before(row, groups, sources, series)
+            rank = _known_before(row, groups, known, series)
         taken = _take(distance, row, rank, groups, config)
         level = level_of(distance[taken] - TIME_TOLERANCE, max_level=config.max_level)
-        yield Step(row[taken], distance[taken], level, sources.copy())
-        sources[row[taken]] = True
+        yield Step(row[taken], distance[taken], level, known.copy())
+        known[row[taken]] = True
         missing[row[taken]] = 0
         frontier.fill(taken)
         frontier.drop(frontier.distance <= near)
 
 
-def _known_before(row: Entries, groups: _Groups, sources: RowMask, series: SeriesSet) -> Entries:
+def _known_before(row: Entries, groups: _Groups, known: RowMask, series: SeriesSet) -> Entries:
     """Returns the number of known rows of its series before each row."""
-    before = np.cumsum(sources)
+    before = np.cumsum(known)
     first = series.start[np.searchsorted(series.start, row[groups.begin], side="right") - 1]
-    return before[row] - groups.repeat(before[first] - sources[first])
+    return before[row] - groups.repeat(before[first] - known[first])
 
 
 def _most_missing_first(

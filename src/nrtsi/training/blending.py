@@ -19,7 +19,7 @@ __all__ = ["best_share", "fit_blend", "fit_shrinkage", "shrink_end_to_end"]
 log = logging.getLogger(__name__)
 
 ByBin = Float[Tensor, "bin dim"]
-Cells = Float[Tensor, "window target dim"]
+WindowCells = Float[Tensor, "window target dim"]
 Index = Int[Tensor, "window target dim"]
 
 # Features below this size are always zero, and are not scaled.
@@ -58,13 +58,15 @@ def fit_blend(
     return uniform + (1 - config.uniform) * level_error / level_error.sum()
 
 
-def _sum(term: Cells, index: Index, size: int) -> ByBin:
+def _sum(term: WindowCells, index: Index, size: int) -> ByBin:
     """Sum over the cells of each index and channel."""
     total = torch.zeros(size, term.shape[-1])
     return total.scatter_add_(0, index.flatten(0, 1), term.flatten(0, 1))
 
 
-def _mean(term: Cells, counts: Tensor, index: Index, size: int, config: BlendConfig) -> ByBin:
+def _mean(
+    term: WindowCells, counts: Tensor, index: Index, size: int, config: BlendConfig
+) -> ByBin:
     """Mean over the cells of each index and channel; over all indices if there are too few."""
     cells = _sum(counts.float(), index, size)
     total = _sum(torch.where(counts, term, 0.0), index, size)
@@ -81,7 +83,7 @@ def _blend_weights(
     proposed = (tokens.base_predictions - tokens.interpolation.unsqueeze(2)).unbind(dim=2)
 
     def weights(index: Index, size: int) -> Float[Tensor, "bin predictor dim"]:
-        def product(one: Cells, other: Cells) -> ByBin:
+        def product(one: WindowCells, other: WindowCells) -> ByBin:
             return _mean(one * other, batch.counts, index, size, config)
 
         cross = torch.stack([product(target, each) for each in proposed], dim=1)

@@ -17,10 +17,10 @@ __all__ = ["load", "save"]
 FORMAT = 4
 DIGITS = 64
 
-Kind = Literal["model", "training"]
+FileKind = Literal["model", "training"]
 
 
-def save(path: Path, kind: Kind, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
+def save(path: Path, kind: FileKind, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
     """Writes both to `path`, whole or not at all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, "kind": kind, "settings": settings}, sort_keys=True)
@@ -30,7 +30,7 @@ def save(path: Path, kind: Kind, tensors: dict[str, Tensor], settings: dict[str,
         temporary.write_bytes(serialise(plain, header))
 
 
-def load(path: Path, kind: Kind) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(path: Path, kind: FileKind) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads what `save` wrote.
 
     Raises:

@@ -4,13 +4,16 @@ import json
 import math
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nrtsi.bench.experiments.arithmetic import FlopCounter, fastest_steps, peak_rate
 from nrtsi.bench.experiments.long_series import (
     gap_lengths,
     hidden_points,
@@ -149,3 +152,32 @@ def test_a_quick_run_records_every_figure(tmp_path):
         absent = key in COMPETITORS and record[key] is None
         assert absent or (math.isfinite(record[key]) and record[key] > 0), key
     assert "## Start" in done.stdout
+
+
+def test_arithmetic_is_counted_with_attention_forward_and_backward():
+    count = FlopCounter()
+    left, right = torch.rand(8, 16, requires_grad=True), torch.rand(16, 4)
+    query, key, value = (torch.rand(2, 3, 5, 32, requires_grad=True) for _ in range(3))
+    with count:
+        left @ right  # not yet
+        count.begin()
+        (left @ right).sum().backward()
+        attended = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+        attended.sum().backward()
+        count.end()
+        left @ right  # no more
+    assert count.products == Counter({(8, 16, 4): 1, (8, 4, 16): 1})
+    product = 2 * 2 * 3 * 5 * 5 * 32
+    assert count.attention == 7 * product  # 2 forward; 1 again and 4 more backward
+    assert count.operations == 2 * (2 * 8 * 16 * 4) + 7 * product
+
+
+def test_each_step_counts_as_in_its_fastest_repetition():
+    assert fastest_steps([[1.0, 5.0], [2.0, 3.0]]) == 4.0
+
+
+def test_the_peak_lies_between_the_rates_of_the_products():
+    both = Counter({(10, 1, 1): 4, (20, 1, 1): 2})  # as much work in the one as in the other
+    assert peak_rate(both, 1, lambda size, timings: float(size[0])) == pytest.approx(
+        2 / (1 / 10 + 1 / 20)
+    )

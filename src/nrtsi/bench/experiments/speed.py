@@ -1,4 +1,4 @@
-"""Speed: series a second, planning, long series and start-up.
+"""Speed: series a second, planning, training, long series and start-up.
 
 Both sides of a ratio are measured in turns, so that other work on the machine matters little.
 `OMP_NUM_THREADS` sets the number of threads of all of them.
@@ -26,6 +26,7 @@ from nrtsi.bench.competitors import TRAINING, Competitor
 from nrtsi.bench.datasets.dataset import Dataset, Part
 from nrtsi.bench.datasets.simulators import BILLIARDS, billiards
 from nrtsi.bench.experiments import Experiment, Notify, RunOptions
+from nrtsi.bench.experiments.arithmetic import training_figures
 from nrtsi.bench.experiments.long_series import long_series_figures
 from nrtsi.bench.markdown import NONE, grid
 from nrtsi.bench.meter import take_turns
@@ -66,6 +67,9 @@ class Sizes(BaseModel, frozen=True, extra="forbid"):
     shared: int
     competitors: dict[str, int]
     planned: int
+    draws: int
+    trainings: int
+    timings: int
     points: tuple[int, ...]
     kinds: tuple[str, ...]
     starts: int
@@ -228,6 +232,18 @@ def planning(sizes: Sizes) -> dict[str, Any]:
     return {"planning_share": share, "planning": {"steps": steps[0], **seconds}}
 
 
+def training(sizes: Sizes) -> dict[str, Any]:
+    """The arithmetic of training steps over the peak."""
+
+    def train(steps: int, listener: Listener) -> None:
+        method = NRTSIMethod(seed=0, preset="base", train={"validate_every": 10**9})
+        method.fit(TrainingTask(DATA, MASKS, Budget(steps=steps), listener=listener))
+
+    return training_figures(
+        train, draws=sizes.draws, trainings=sizes.trainings, timings=sizes.timings
+    )
+
+
 def growth(sizes: Sizes) -> dict[str, Any]:
     """How the time and memory to impute one series grow with its length."""
     return long_series_figures(sizes.points, sizes.kinds, steps=sizes.steps, repeats=sizes.repeats)
@@ -274,7 +290,7 @@ def _run(options: RunOptions, notify: Notify, listener: Listener | None) -> None
         "revision": code_revision(),
     }
     found: dict[str, Any] = {}
-    for measurement in (throughput, planning, growth, startup):
+    for measurement in (throughput, planning, training, growth, startup):
         notify(f"measuring {measurement.__name__}")
         found |= measurement(sizes)
     record = {key: found.pop(key, None) for key in GOALS} | about | found
@@ -316,6 +332,15 @@ def markdown(record: dict[str, Any]) -> str:
             f"## Planning\n\nThe plan of {figures['steps']} steps takes {_short(figures['plan'])} "
             f"s of the {_short(figures['fill'])} s in which the series are imputed."
         )
+    if figures := record.get("training"):
+        rows = [
+            ["steps a second", _short(figures["steps_per_second"])],
+            ["GFLOP a step", _short(figures["gflop_per_step"])],
+            ["of which attention", f"{figures['attention_share']:.1%}"],
+            ["GFLOP a second", _short(figures["gflop_per_second"])],
+            ["peak at the same products", _short(figures["peak_gflop_per_second"])],
+        ]
+        sections.append(f"## Training\n\n{grid(['figure', 'value'], rows)}")
     if kinds := record.get("growth"):
         rows = [
             [f"{row['points']:,}", kind, _short(row["seconds"]), _short(row["peak_gib"])]

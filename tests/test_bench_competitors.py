@@ -20,7 +20,7 @@ from nrtsi.bench.competitors import COMPETITORS, KINDS, QUICK_SIZES, TRAINING, C
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.core.scaling import Scaler
 from nrtsi.errors import InputError, TrainingError
-from nrtsi.training.plan import Budget
+from nrtsi.training.settings import Budget
 
 if find_spec("pypots") is None:
     pytest.skip("PyPOTS is not installed", allow_module_level=True)
@@ -178,7 +178,7 @@ def test_one_step_is_made_even_where_there_is_no_time_for_it(name):
 @pytest.mark.parametrize("steps", [0, 1, 4, 10, 37])
 def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps):
     """Counted, and the last one that was the best so far is the one that fills."""
-    validate = competitors.TrainingRun.validate
+    validate = competitors.CompetitorRun.validate
     seen = []
 
     def watched(run, seed):
@@ -188,7 +188,7 @@ def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps
             weights = {k: v.clone() for k, v in run.network.state_dict().items()}
             seen.append((run.lowest, weights))
 
-    monkeypatch.setattr(competitors.TrainingRun, "validate", watched)
+    monkeypatch.setattr(competitors.CompetitorRun, "validate", watched)
     competitor = fitted("saits", steps=steps)
     assert len(seen) == min(max(steps, 1), 10)
     least = min(error for error, _ in seen)
@@ -198,8 +198,8 @@ def test_the_weights_are_those_of_the_best_of_ten_validations(monkeypatch, steps
 
 
 def test_validations_take_a_tenth_of_the_seconds_but_for_the_first_and_the_last():
-    nothing = inputs.Batch(torch.zeros(1, 1), *[torch.zeros(1, 1, 1)] * 3)
-    run = competitors.TrainingRun(
+    nothing = inputs.InputBatch(torch.zeros(1, 1), *[torch.zeros(1, 1, 1)] * 3)
+    run = competitors.CompetitorRun(
         torch.nn.Linear(1, 1), inputs.INPUTS["masked"], nothing, Budget(seconds=100.0)
     )
     run.started -= 50.0
@@ -402,7 +402,7 @@ def test_nothing_is_printed_or_written(tmp_path):
         "import numpy as np\n"
         "from nrtsi.bench.competitors import Competitor\n"
         "from nrtsi.bench.datasets.dataset import Part\n"
-        "from nrtsi.training.plan import Budget\n"
+        "from nrtsi.training.settings import Budget\n"
         "value = np.random.default_rng(0).random((4, 5, 2))\n"
         "part = Part(np.tile(np.arange(5.0), (4, 1)), value)\n"
         "competitor = Competitor('csdi', n_diffusion_steps=2)\n"
@@ -466,14 +466,14 @@ def test_divergence_is_an_error(name, message):
 
 
 def test_divergence_after_a_validation_keeps_the_weights_it_had(monkeypatch):
-    advance = competitors.TrainingRun.advance
+    advance = competitors.CompetitorRun.advance
 
     def broken(run, batch):
         if run.steps == 3:
             run.optimizer.param_groups[0]["lr"] = 1e30
         advance(run, batch)
 
-    monkeypatch.setattr(competitors.TrainingRun, "advance", broken)
+    monkeypatch.setattr(competitors.CompetitorRun, "advance", broken)
     competitor = fitted("saits", steps=10)
     assert competitor.steps == 4
     assert np.isfinite(competitor.impute(gappy(waves(4, 3)))).all()

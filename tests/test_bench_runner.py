@@ -24,7 +24,7 @@ from nrtsi.config import validated
 from nrtsi.core.budget_clock import CLOCKS
 from nrtsi.errors import InputError, TrainingError
 from nrtsi.imputer.functions import load
-from nrtsi.training.plan import Budget
+from nrtsi.training.settings import Budget
 
 TIMINGS = {"train_s": "", "impute_s": "", "peak_mib": ""}
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from nrtsi.cli.plot import app
 from nrtsi.imputer.nrtsi import NRTSI
-from nrtsi.tables.files import Table, read_table, write_table
+from nrtsi.tables.files import FileTable, read_table, write_table
 
 ROWS = 24
 HEAD = "id,time,x,y\n"
@@ -34,7 +34,7 @@ def made(tmp_path_factory):
     model = NRTSI(**fixed).fit(frame)
     model.save(folder / "model.nrtsi")
     NRTSI(**fixed, model={"head": "point"}).fit(frame).save(folder / "point.nrtsi")
-    write_table(folder / "filled.csv", Table(model.impute(frame)))
+    write_table(folder / "filled.csv", FileTable(model.impute(frame)))
     return folder
 
 
@@ -186,7 +186,7 @@ def test_without_matplotlib_the_remedy_is_named(made, tmp_path, monkeypatch, com
 
 def test_filled_data_must_be_those_data(made, tmp_path):
     short = tmp_path / "short.csv"
-    write_table(short, Table(pa.Table.slice(read_table(made / "filled.csv").typed, 0, 30)))
+    write_table(short, FileTable(pa.Table.slice(read_table(made / "filled.csv").typed, 0, 30)))
     out = ["--out", tmp_path / "a.png", "--quiet"]
     result = run("series", made / "data.csv", "--filled", short, *out)
     assert refused(result, "the filled data must have the rows of the data, 48 in 2 series")

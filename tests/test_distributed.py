@@ -103,14 +103,14 @@ from torch import distributed
 
 if sys.argv[3] == "group":
     distributed.init_process_group("gloo")
-table, told = pd.read_csv(sys.argv[1]), []
+table, events = pd.read_csv(sys.argv[1]), []
 for kind in ({"model": {"per_level": True}, "max_level": 1}, {}):
-    model = NRTSI(preset="tiny", steps=12, **kind).fit(table, listener=told.append)
+    model = NRTSI(preset="tiny", steps=12, **kind).fit(table, listener=events.append)
 if distributed.get_rank() == 0:
-    assert len(told) == 24
+    assert len(events) == 24
     model.save(sys.argv[2])
 else:
-    assert not told
+    assert not events
 """
 
 

@@ -23,7 +23,7 @@ from nrtsi.network.tokens import TokenLayout, Tokens
 from nrtsi.schedule.plan import plan
 from nrtsi.schedule.windows import windows
 from nrtsi.tables import Clock
-from nrtsi.training.plan import resolve
+from nrtsi.training.settings import resolve
 from tests.network_samples import some_network, tokens_of
 from tests.strategies import seeds, some_series, widened
 

@@ -256,8 +256,8 @@ def test_a_gap_between_two_files_is_imputed_from_both_sides(model, tmp_path, gap
     whole = hollow(table(300, series=1, seed=2, whole=True), np.arange(*gap))
     config = StreamConfig(context_rows=rows)
     got = impute_pieces(model, tmp_path, slices(whole, 2), config=config)
-    apart = got["x"].to_numpy() - model.impute(whole)["x"].to_numpy()
-    assert np.abs(apart[slice(*gap)]).max() < 0.05
+    difference = got["x"].to_numpy() - model.impute(whole)["x"].to_numpy()
+    assert np.abs(difference[slice(*gap)]).max() < 0.05
 
 
 # Gaps longer than a shard -----------------------------------------------------------------------
@@ -303,8 +303,8 @@ def test_a_gap_of_many_shards_is_imputed_from_both_sides(model, tmp_path):
     assert done.left == 0
     got, filled = read(tmp_path / "out.parquet"), model.impute(whole)
     assert same_but_for_gaps(got, whole)
-    apart = np.abs(got["x"].to_numpy() - filled["x"].to_numpy())
-    assert apart[121:481:2].max() < 0.3
+    difference = np.abs(got["x"].to_numpy() - filled["x"].to_numpy())
+    assert difference[121:481:2].max() < 0.3
 
 
 @pytest.mark.parametrize("side", ["begin", "end"])

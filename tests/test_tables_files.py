@@ -25,7 +25,7 @@ from nrtsi.errors import InputError
 from nrtsi.tables.files import (
     MISSING,
     SUFFIXES,
-    Table,
+    FileTable,
     check_output,
     missing_cells,
     read_table,
@@ -166,7 +166,7 @@ def test_numbers_are_read_as_python_reads_them(columns):
 def test_every_format_reads_back_the_floats_that_were_written(values, suffix):
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
-        write_table(path, Table(pa.table({"i": range(len(values)), "x": [*values]})))
+        write_table(path, FileTable(pa.table({"i": range(len(values)), "x": [*values]})))
         back = read_table(path).typed["x"].cast(pa.float64())
     expected = np.array(values)
     np.testing.assert_array_equal(back.to_numpy(zero_copy_only=False), expected)
@@ -326,7 +326,7 @@ def test_typed_columns_are_written_as_plain_text(tmp_path):
             "c": pa.array(["a", "b, c"]).dictionary_encode(),
         }
     )
-    write_table(tmp_path / "a.csv", Table(table))
+    write_table(tmp_path / "a.csv", FileTable(table))
     assert (tmp_path / "a.csv").read_text().splitlines() == [
         "t,z,f,n,c",
         "1970-01-01 00:00:00,1970-01-01 00:00:00Z,0.1,,a",
@@ -336,7 +336,7 @@ def test_typed_columns_are_written_as_plain_text(tmp_path):
 
 def test_a_column_of_lists_cannot_be_csv(tmp_path):
     with pytest.raises(InputError, match=r"column 'l' of type list.* cannot be written as CSV"):
-        write_table(tmp_path / "a.csv", Table(pa.table({"l": [[1, 2]]})))
+        write_table(tmp_path / "a.csv", FileTable(pa.table({"l": [[1, 2]]})))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -390,14 +390,14 @@ def test_stacking_keeps_the_text_of_times_with_a_zone(tmp_path):
 
 def test_a_stacked_table_without_text_is_the_filled_one():
     filled = pa.table({"draw": [0, 1], "x": [1.0, 2.0]})
-    stacked = Table(pa.table({"x": pa.nulls(1, pa.float64())})).stack(filled)
+    stacked = FileTable(pa.table({"x": pa.nulls(1, pa.float64())})).stack(filled)
     assert stacked.text is None
     assert stacked.typed.equals(filled)
 
 
 def test_an_existing_output_is_replaced_only_with_overwrite(tmp_path):
     path = write(tmp_path, "a.csv", "old")
-    table = Table(pa.table({"x": [1]}))
+    table = FileTable(pa.table({"x": [1]}))
     with pytest.raises(InputError, match=r"a\.csv exists already; add --overwrite"):
         write_table(path, table)
     assert path.read_text() == "old"
@@ -438,7 +438,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, suf
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match=r"cannot be written: No space left on device; free"):
-        write_table(path, Table(pa.table({"x": [1]})), overwrite=True)
+        write_table(path, FileTable(pa.table({"x": [1]})), overwrite=True)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 

@@ -25,8 +25,8 @@ from nrtsi.network.optimiser import Muon, orthogonal
 from nrtsi.network.tokens import TokenLayout
 from nrtsi.predictors.base import BasePredictor, Sample
 from nrtsi.predictors.registry import BasePredictors
-from nrtsi.training.plan import Budget, TrainingPlan
 from nrtsi.training.sampler import WindowSampler
+from nrtsi.training.settings import Budget, TrainingPlan
 from tests.resuming import check_resuming
 from tests.strategies import seeds, some_series
 
@@ -49,10 +49,10 @@ def tiny_plan(layout):
 
 def sampler(seed, *, partial=True):
     series = some_series(seed, whole=not partial, some_data=True)
-    hiding = Masking.choose("points", series, whole_rows=not partial)
+    masking = Masking.choose("points", series, whole_rows=not partial)
     spans, _ = split(series, 0.1, np.random.default_rng(seed))
     plan = tiny_plan(TokenLayout(series.dims, partial))
-    return WindowSampler(Sample(series, spans), hiding, plan, (seed,))
+    return WindowSampler(Sample(series, spans), masking, plan, (seed,))
 
 
 @given(seeds, st.booleans())
@@ -305,7 +305,7 @@ def test_with_validation_data_the_whole_frame_is_trained_on(
     # Without base predictors the first sampler is that of the validation part.
     (validated, held), *learning = used
     scale = model.fitted_.scaler.scale
-    # Some of it is set aside, for intervals.
+    # Some cells are held out for the intervals.
     whole = {tuple(row) for row in scale(SeriesSet.stack(other)).value}
     assert {tuple(row) for row in validated.value[validated.observed.all(axis=1)]} <= whole
     np.testing.assert_array_equal(held.begin, validated.start[:-1])
@@ -353,9 +353,9 @@ def test_training_hides_the_requested_share_of_cells(monkeypatch):
     rates = []
     draw = Masking.draw
 
-    def noting(hiding, series, rng):
-        hidden = draw(hiding, series, rng)
-        return hidden if hiding.scoring else _noted(rates, hidden)
+    def noting(masking, series, rng):
+        hidden = draw(masking, series, rng)
+        return hidden if masking.scoring else _noted(rates, hidden)
 
     monkeypatch.setattr(Masking, "draw", noting)
     frame = np.random.default_rng(0).normal(size=(20, 50, 1))

@@ -13,14 +13,14 @@ from nrtsi.bench.tables import Table
 from nrtsi.bench.tasks import data_sets, task_of
 from nrtsi.errors import InputError
 
-__all__ = ["Figure", "check_model", "markdown"]
+__all__ = ["CheckedFigure", "check_model", "markdown"]
 
 TOLERANCE = 1e-3
 """Relative difference below which figures are equal; machines differ by less."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class CheckedFigure:
     """A figure of the model, and the recorded one."""
 
     setting: str
@@ -38,7 +38,7 @@ class Figure:
 
 def check_model(
     table: Table, model: Path, name: str, rows: Sequence[Row], *, quick: bool, notify: Notify
-) -> list[Figure]:
+) -> list[CheckedFigure]:
     """Scores a model in every setting whose data have its channels, as `nrtsi bench run` does.
 
     `name` is the row of the table that the model belongs to.
@@ -50,7 +50,7 @@ def check_model(
             f"got {name!r}; choose one"
         )
     method = NRTSIMethod.load(model)
-    figures: list[Figure] = []
+    figures: list[CheckedFigure] = []
     others: list[str] = []
     for data_name, data in data_sets(table, quick=quick, notify=notify):
         if not method.has_channels(data.channels):
@@ -69,7 +69,9 @@ def check_model(
             }
             task = task_of(table, setting, data).subset(table.method.get(name, {}).get("series"))
             found = task.figures(task.impute(method, table.draws), table.metrics)
-            figures += [Figure(setting.name, n, x, recorded.get(n)) for n, x in found.items()]
+            figures += [
+                CheckedFigure(setting.name, n, x, recorded.get(n)) for n, x in found.items()
+            ]
     if not figures:
         raise InputError(
             f"{model} must be a model of the channels of {' or of '.join(others)} for the "
@@ -79,7 +81,7 @@ def check_model(
     return figures
 
 
-def markdown(figures: Sequence[Figure]) -> str:
+def markdown(figures: Sequence[CheckedFigure]) -> str:
     """The figures as a table, each with its standard error if it has one."""
     errors = {(each.setting, each.metric): each for each in figures}
     lines = []

@@ -8,14 +8,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["INPUTS", "Batch", "Inputs"]
+__all__ = ["INPUTS", "InputBatch", "Inputs"]
 
 Inputs = dict[str, Any]
 """Tensors by name, as a network of PyPOTS takes them."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class InputBatch:
     """Scaled series as tensors; masks are 1 where true, as in PyPOTS."""
 
     time: Float[Tensor, "series step"]
@@ -35,14 +35,14 @@ class Batch:
         """The truth where the method sees it, else 0."""
         return self.value * self.known
 
-    def split(self, size: int) -> "Iterator[Batch]":
+    def split(self, size: int) -> "Iterator[InputBatch]":
         """Yields batches of at most `size` series."""
         tensors = (self.time, self.value, self.known, self.target)
         for piece in zip(*(torch.split(tensor, size) for tensor in tensors), strict=True):
-            yield Batch(*piece)
+            yield InputBatch(*piece)
 
 
-def _masked(batch: Batch) -> Inputs:
+def _masked(batch: InputBatch) -> Inputs:
     """SAITS, ImputeFormer and HELIX: they learn to reconstruct visible and hidden cells alike."""
     return {
         "X": batch.visible,
@@ -52,7 +52,7 @@ def _masked(batch: Batch) -> Inputs:
     }
 
 
-def _bidirectional(batch: Batch) -> Inputs:
+def _bidirectional(batch: InputBatch) -> Inputs:
     """BRITS and M-RNN, which read a series forwards and backwards.
 
     Their losses use visible cells only: each is predicted from the cells before it (and after it).
@@ -72,7 +72,7 @@ def _bidirectional(batch: Batch) -> Inputs:
     }
 
 
-def _decay(batch: Batch) -> Inputs:
+def _decay(batch: InputBatch) -> Inputs:
     """GRU-D, which is trained as BRITS is, but reads forwards only.
 
     PyPOTS passes zeros as the last observation, because it fills gaps before it carries values
@@ -90,7 +90,7 @@ def _decay(batch: Batch) -> Inputs:
     }
 
 
-def _diffusion(batch: Batch) -> Inputs:
+def _diffusion(batch: InputBatch) -> Inputs:
     """CSDI, which learns to denoise hidden cells; channels come before steps."""
     return {
         "X": batch.visible.transpose(1, 2),
@@ -101,7 +101,7 @@ def _diffusion(batch: Batch) -> Inputs:
     }
 
 
-INPUTS: dict[str, Callable[[Batch], Inputs]] = {
+INPUTS: dict[str, Callable[[InputBatch], Inputs]] = {
     "masked": _masked,
     "bidirectional": _bidirectional,
     "decay": _decay,

@@ -24,12 +24,12 @@ from jaxtyping import Bool, Float
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from nrtsi.bench.competitor_inputs import INPUTS, Batch, Inputs
+from nrtsi.bench.competitor_inputs import INPUTS, InputBatch, Inputs
 from nrtsi.bench.datasets.dataset import Part
 from nrtsi.core.budget_clock import now
 from nrtsi.core.scaling import Scaler
 from nrtsi.errors import InputError, TrainingError
-from nrtsi.training.plan import Budget
+from nrtsi.training.settings import Budget
 
 __all__ = ["COMPETITORS", "QUICK_SIZES", "Competitor", "CompetitorTraining", "Hide"]
 
@@ -107,7 +107,7 @@ class _Preparation:
         scaler = _unit_range(whole) if unit_range else Scaler.fit(whole.to_set())
         return cls(scaler, train.value.shape[1:], even, float(train.time.min()), unit)
 
-    def batch(self, part: Part, hidden: Bool[np.ndarray, "series step dim"]) -> Batch:
+    def batch(self, part: Part, hidden: Bool[np.ndarray, "series step dim"]) -> InputBatch:
         """Makes a batch of series with some of their observed cells hidden."""
         whole = _with_time(part, self.even)
         observed = np.isfinite(whole.value)
@@ -118,7 +118,7 @@ class _Preparation:
         if self.even:
             time = np.broadcast_to(np.arange(time.shape[1]), time.shape)
         arrays = time, np.where(observed, scaled, 0.0), observed & ~target, target
-        return Batch(*(torch.from_numpy(array.astype(np.float32)) for array in arrays))
+        return InputBatch(*(torch.from_numpy(array.astype(np.float32)) for array in arrays))
 
     def unscale(
         self, scaled: Float[np.ndarray, "... step feature"], part: Part
@@ -169,7 +169,7 @@ class Competitor:
         self.steps = 0
         with _seeded(self.seed):
             network = self._build()
-            run = TrainingRun(network, self.inputs, held_out, budget, self.training)
+            run = CompetitorRun(network, self.inputs, held_out, budget, self.training)
             rng = np.random.default_rng([self.seed, 2])
             try:
                 for turn in range(1, self.training.validations + 1):
@@ -211,7 +211,7 @@ class Competitor:
         imputed = np.concatenate(values)
         return self.preparation.unscale(imputed.swapaxes(0, 1) if self.draws else imputed, given)
 
-    def _validation_batch(self, validation: Part, hide: Hide) -> Batch:
+    def _validation_batch(self, validation: Part, hide: Hide) -> InputBatch:
         """The validation series with hidden cells; the same at every validation."""
         rng = np.random.default_rng([self.seed, 1])
         count = min(self.kind.validation_series, validation.series)
@@ -241,12 +241,12 @@ class Competitor:
 
 
 @dataclass
-class TrainingRun:
+class CompetitorRun:
     """The training of one network."""
 
     network: nn.Module
-    inputs: Callable[[Batch], Inputs]
-    held_out: Batch
+    inputs: Callable[[InputBatch], Inputs]
+    held_out: InputBatch
     budget: Budget
     training: CompetitorTraining = TRAINING
     steps: int = 0
@@ -297,7 +297,7 @@ class TrainingRun:
         batch, self._order = self._order[:size], self._order[size:]
         return np.array(batch)
 
-    def advance(self, batch: Batch) -> None:
+    def advance(self, batch: InputBatch) -> None:
         """Makes one optimizer step."""
         self.network.train()
         self.optimizer.zero_grad()

@@ -21,7 +21,7 @@ from nrtsi.errors import InputError, NrtsiError
 from nrtsi.imputer.functions import load
 from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.tables import Columns
-from nrtsi.training.plan import Budget
+from nrtsi.training.settings import Budget
 
 __all__ = [
     "KINDS",
@@ -34,8 +34,8 @@ __all__ = [
     "quick_settings",
 ]
 
-Values = Float[np.ndarray, "series step dim"]
-Draws = Float[np.ndarray, "draw series step dim"]
+SeriesValues = Float[np.ndarray, "series step dim"]
+SeriesDraws = Float[np.ndarray, "draw series step dim"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Method:
         """Trains the method for the budget."""
         raise NotImplementedError
 
-    def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+    def impute(self, given: Part, draws: int) -> tuple[SeriesValues, SeriesDraws | None]:
         """Returns a value for every cell, and draws on request if the method can draw."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ class BaselineMethod(Method):
         """Fits the baseline."""
         self.imputer.fit_series(task.data.train.to_set())
 
-    def impute(self, given: Part, draws: int) -> tuple[Values, None]:
+    def impute(self, given: Part, draws: int) -> tuple[SeriesValues, None]:
         """Returns a value for every cell."""
         return self.imputer.impute_series(given.to_set()).reshape(given.value.shape), None
 
@@ -124,7 +124,7 @@ class NRTSIMethod(Method):
         self.seconds = self.model.seconds_
         self.parameters = _parameters(self.model)
 
-    def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+    def impute(self, given: Part, draws: int) -> tuple[SeriesValues, SeriesDraws | None]:
         """Returns the mean, and draws on request."""
         mean = self.model.impute(given.value, times=given.time)
         if not draws:
@@ -173,7 +173,7 @@ class CompetitorMethod(Method):
         self.competitor.fit(task.data.train, task.data.validation, task.masks.draw, task.budget)
         self.parameters = self.competitor.parameters
 
-    def impute(self, given: Part, draws: int) -> tuple[Values, Draws | None]:
+    def impute(self, given: Part, draws: int) -> tuple[SeriesValues, SeriesDraws | None]:
         """Returns the competitor's values; of a method that draws, the mean of its draws."""
         if not draws or not self.competitor.draws:
             return self.competitor.impute(given), None

@@ -30,7 +30,7 @@ from nrtsi.core.atomic import check_writable
 from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
-from nrtsi.training.plan import Budget, budget_of
+from nrtsi.training.settings import Budget, budget_of
 
 __all__ = ["digest", "experiment_of", "rows_of", "run_table"]
 

@@ -4,24 +4,20 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nrtsi.bench.datasets.dataset import Part
-from nrtsi.config import validated
+from nrtsi.config import Share, validated
 from nrtsi.errors import InputError
 
 __all__ = ["EXPERT", "Masks", "PaperRow", "Quick", "Setting", "Table", "open_table", "table_names"]
 
 EXPERT = "expert"
 """The row of the truth, for metrics that are not errors."""
-
-
-Share = Annotated[float, Field(gt=0, lt=1)]
-"""A share of cells."""
 
 
 class _Data(BaseModel):

@@ -20,7 +20,7 @@ app = new_app("Run experiments and show results beside the paper's.", no_args_is
 
 Name = Annotated[str, Argument(metavar="NAME", help="See `nrtsi bench list`.")]
 Results = Annotated[Path | None, Option(help="File of results; default: bench-NAME.csv.")]
-Quick = Annotated[bool, Option("--quick", help="Few series and steps: does it run?")]
+QuickOption = Annotated[bool, Option("--quick", help="Few series and steps: does it run?")]
 
 
 @command(app, "list")
@@ -57,7 +57,7 @@ def run(
         list[int] | None, Option(min=0, help="Seed of the training; repeatable. 0 by default.")
     ] = None,
     preset: Annotated[str | None, Option(help="Preset of nrtsi; default: of the budget.")] = None,
-    quick: Quick = False,
+    quick: QuickOption = False,
     models: Annotated[Path | None, Option(help="Folder to save nrtsi models in.")] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace other rows.")] = False,
     clock: Annotated[str, Option(help="Of budgets: wall, or core for CPU time.")] = "wall",
@@ -119,7 +119,7 @@ def check(
     console: Console,
     results: Results = None,
     method: Annotated[str, Option(help="Row of the table that the model is of.")] = "nrtsi",
-    quick: Quick = False,
+    quick: QuickOption = False,
 ) -> None:
     """Score MODEL on the test series of TABLE and compare with the recorded figures.
 

@@ -50,7 +50,7 @@ def make(
     """Make a data set for the benchmarks, or write it as a table."""
     from nrtsi.bench.datasets.registry import default_cache
     from nrtsi.bench.datasets.registry import make as make_data
-    from nrtsi.tables.files import Table, check_output, write_table
+    from nrtsi.tables.files import FileTable, check_output, write_table
 
     if out is not None:
         check_output(out, overwrite=overwrite)
@@ -72,7 +72,7 @@ def make(
         data, hidden = _with_gaps(data)
         console.note(f"hid the cells of the benchmark: {hidden}")
     table = _cut(data, part, series)
-    write_table(out, Table(table), overwrite=overwrite)
+    write_table(out, FileTable(table), overwrite=overwrite)
     console.report(f"wrote {out}: {table.num_rows:,} rows")
 
 

@@ -20,7 +20,7 @@ from nrtsi.imputer.selection import backtest_panel
 from nrtsi.report import check_report, write_report
 from nrtsi.report.build import report_of
 from nrtsi.report.plots import plot_series
-from nrtsi.tables.files import Table, check_output, read_table, write_table
+from nrtsi.tables.files import FileTable, check_output, read_table, write_table
 
 __all__ = ["Demo", "run_demo", "simulated_weather", "weather"]
 
@@ -35,20 +35,20 @@ class Demo:
     backtest: Backtest  # of nrtsi and the baselines, on hidden cells
 
 
-def weather() -> Table:
+def weather() -> FileTable:
     """The bundled table: hours of a simulated weather station, with realistic gaps."""
     with as_file(files("nrtsi.bench.datasets") / "weather.csv") as path:
         return read_table(path)
 
 
-def simulated_weather() -> Table:
+def simulated_weather() -> FileTable:
     """The simulation of the bundled table; `python -m nrtsi.cli.demo FILE` writes it."""
     gappy, _ = simulate(seed=0)
     minutes = gappy["time"].astype("datetime64[m]").tolist()
     text = {"time": [f"{minute:%Y-%m-%d %H:%M}" for minute in minutes]}
     for name, digits in zip(CHANNELS, DECIMALS, strict=True):
         text[name] = [f"{x:.{digits}f}" if np.isfinite(x) else "" for x in gappy[name]]
-    return Table(pa.table(gappy), pa.table(text))
+    return FileTable(pa.table(gappy), pa.table(text))
 
 
 def run_demo(

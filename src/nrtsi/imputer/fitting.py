@@ -22,7 +22,7 @@ from nrtsi.imputer.fitted import FittedModel
 from nrtsi.inference import Engine
 from nrtsi.tables import Clock, Panel
 from nrtsi.training.curriculum import train
-from nrtsi.training.plan import (
+from nrtsi.training.settings import (
     Trained,
     TrainingSettings,
     has_one_row_per_unit,

@@ -13,7 +13,7 @@ from nrtsi.imputer.nrtsi import NRTSI
 from nrtsi.imputer.options import ImputeOptions, ImputeTask
 from nrtsi.tables import Clock, Columns
 from nrtsi.training import checkpoint
-from nrtsi.training.plan import device_of
+from nrtsi.training.settings import device_of
 
 __all__ = ["impute", "load"]
 

@@ -24,7 +24,7 @@ from nrtsi.tables.clock import format_duration
 __all__ = [
     "MISSING",
     "SUFFIXES",
-    "Table",
+    "FileTable",
     "check_output",
     "missing_cells",
     "prevent_pandas_import",
@@ -51,7 +51,7 @@ _TYPES = (
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """A table and, if it was read from a CSV file, the text of its cells."""
 
     typed: Any  # the `pyarrow.Table` to compute with
@@ -59,7 +59,7 @@ class Table:
     delimiter: str = ","  # the delimiter of a CSV file
     decimal: str = "."  # the decimal point of a CSV file
 
-    def fill(self, imputed: Any) -> "Table":
+    def fill(self, imputed: Any) -> "FileTable":
         """This table with its missing cells as in `imputed`, a `pyarrow.Table` of the same rows.
 
         Known cells keep their text ("1.50" stays "1.50"). The text of a new cell has two decimals
@@ -80,7 +80,7 @@ class Table:
             columns[name] = _as_text(column, self.decimal)
         return replace(self, typed=imputed, text=pa.table(columns))
 
-    def stack(self, imputed: Any) -> "Table":
+    def stack(self, imputed: Any) -> "FileTable":
         """This table several times, concatenated, with its missing cells as in `imputed`.
 
         The first column of `imputed`, a `pyarrow.Table`, is the number of the repetition; its
@@ -95,12 +95,12 @@ class Table:
             text = stacked.text.add_column(0, label, _as_text(imputed[label]))
         return replace(stacked, typed=imputed, text=text)
 
-    def without_text(self, typed: Any) -> "Table":
+    def without_text(self, typed: Any) -> "FileTable":
         """Another `pyarrow.Table`, to be written with the delimiter and decimal point of this."""
         return replace(self, typed=typed, text=None)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> FileTable:
     """Reads a CSV or Parquet file.
 
     The delimiter of a `.csv` file is detected in its first line (comma, semicolon, tab or bar).
@@ -130,7 +130,7 @@ def read_table(path: Path) -> Table:
         raise InputError(f"{path} cannot be read: {_line(error)}; is it damaged?") from error
 
 
-def write_table(path: Path, table: Table, *, overwrite: bool = False) -> None:
+def write_table(path: Path, table: FileTable, *, overwrite: bool = False) -> None:
     """Writes `table` atomically; a CSV file gets the text of the cells if the table has it.
 
     Raises:
@@ -170,7 +170,7 @@ def _line(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).strip().split("\n")[0].rstrip(".")
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> FileTable:
     try:
         # pyarrow's read_table would add columns for folder names such as "year=2020".
         with pa.parquet.ParquetFile(path) as file:
@@ -178,10 +178,10 @@ def _read_parquet(path: Path) -> Table:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {_line(error)}") from error
     _check_names(path, table.column_names)
-    return Table(table)
+    return FileTable(table)
 
 
-def _read_csv(path: Path) -> Table:
+def _read_csv(path: Path) -> FileTable:
     header, delimiter, has_rows = _header(path)
     _check_names(path, header)
     empty = pa.table([pa.array([], pa.string())] * len(header), header)
@@ -190,7 +190,7 @@ def _read_csv(path: Path) -> Table:
     commas = [_comma_numbers(column) if delimiter == ";" else None for column in typed]
     typed = [old if new is None else new for old, new in zip(typed, commas, strict=True)]
     decimal = "." if all(column is None for column in commas) else ","
-    return Table(pa.table(typed, text.column_names), text, delimiter, decimal)
+    return FileTable(pa.table(typed, text.column_names), text, delimiter, decimal)
 
 
 @contextmanager
@@ -354,7 +354,7 @@ def _as_text(column: Any, decimal: str = ".") -> Any:
     return pc.fill_null(text, "")
 
 
-def _write_csv(temporary: Path, suffix: str, table: Table) -> None:
+def _write_csv(temporary: Path, suffix: str, table: FileTable) -> None:
     delimiter = "\t" if suffix.startswith(".tsv") else table.delimiter
     text = _text_of(table.typed, table.decimal) if table.text is None else table.text
     lines = _lines([_quoted(column, delimiter) for column in text.columns], delimiter)

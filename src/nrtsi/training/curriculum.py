@@ -19,9 +19,9 @@ from nrtsi.predictors.base import BasePredictor, HeldOutGate
 from nrtsi.predictors.registry import PREDICTORS, BasePredictors
 from nrtsi.training.blending import fit_blend, fit_shrinkage, shrink_end_to_end
 from nrtsi.training.distributed import join
-from nrtsi.training.plan import Trained, TrainingSettings
 from nrtsi.training.run import Saved, TrainingRun
 from nrtsi.training.sampler import Batch
+from nrtsi.training.settings import Trained, TrainingSettings
 from nrtsi.training.trainer import Trainer
 
 __all__ = ["train"]

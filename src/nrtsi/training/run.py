@@ -19,8 +19,8 @@ from nrtsi.predictors.base import FitContext, HeldOutGate, Sample
 from nrtsi.predictors.registry import BasePredictors
 from nrtsi.training import checkpoint
 from nrtsi.training.distributed import ProcessGroup
-from nrtsi.training.plan import Record, TrainingPlan, TrainingSettings
 from nrtsi.training.sampler import WindowSampler
+from nrtsi.training.settings import Record, TrainingPlan, TrainingSettings
 from nrtsi.training.trainer import Trainer
 
 __all__ = ["Saved", "TrainingRun"]

@@ -20,7 +20,7 @@ from nrtsi.predictors.registry import BasePredictors
 from nrtsi.schedule.plan import Step
 from nrtsi.schedule.plan import plan as plan_steps
 from nrtsi.schedule.windows import Windows
-from nrtsi.training.plan import TrainingPlan
+from nrtsi.training.settings import TrainingPlan
 
 __all__ = ["Batch", "WindowSampler"]
 

@@ -23,7 +23,7 @@ from nrtsi.core.budget_clock import CLOCK_LABELS, CLOCKS, use_clock
 from nrtsi.core.events import Listener
 from nrtsi.errors import InputError
 from nrtsi.tables import parse_duration
-from nrtsi.training.plan import budget_of
+from nrtsi.training.settings import budget_of
 
 __all__ = ["EXPERIMENT", "preset_of", "validation_task"]
 

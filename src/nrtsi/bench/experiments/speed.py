@@ -40,7 +40,7 @@ from nrtsi.core.series import SeriesSet
 from nrtsi.errors import InputError
 from nrtsi.imputer.fitted import FittedModel
 from nrtsi.schedule.plan import plan
-from nrtsi.training.plan import Budget
+from nrtsi.training.settings import Budget
 
 __all__ = ["EXPERIMENT", "GOALS", "markdown", "ratios"]
 

@@ -40,17 +40,17 @@ DEFAULT_BUDGET = "2m"
 
 HOURS = pd.date_range("2024-01-01", periods=24 * 365, freq="h")
 
-Table = tuple[pd.DataFrame, pd.DataFrame]
+TablePair = tuple[pd.DataFrame, pd.DataFrame]
 """A table with gaps, and the truth."""
 
 
-def _station(seed: int) -> Table:
+def _station(seed: int) -> TablePair:
     """A year of a simulated weather station, with the gaps of its logger."""
     gappy, truth = weather(1000 + seed, days=365)
     return pd.DataFrame(gappy).set_index("time"), pd.DataFrame(truth).set_index("time")
 
 
-def _drifting(seed: int) -> Table:
+def _drifting(seed: int) -> TablePair:
     """Three autoregressive channels that depend on each other, with blocks removed."""
     rng = np.random.default_rng([7, seed])
     mixing = np.array([[1.0, 0.7, 0.2], [0.0, 0.7, 0.3], [0.0, 0.0, 0.9]])
@@ -59,7 +59,7 @@ def _drifting(seed: int) -> Table:
     return _remove_blocks(pd.DataFrame(value, HOURS, ["fast", "faster", "slow"]), rng)
 
 
-def _rain(seed: int) -> Table:
+def _rain(seed: int) -> TablePair:
     """Two skewed channels that are never negative and often 0, with blocks removed."""
     rng = np.random.default_rng([8, seed])
     value = _autoregression(np.array([0.93, 0.93]), rng.normal(size=(HOURS.size - 1, 2)))
@@ -67,7 +67,7 @@ def _rain(seed: int) -> Table:
     return _remove_blocks(rain, rng)
 
 
-def _air(seed: int) -> Table:
+def _air(seed: int) -> TablePair:
     """Beijing's stations; the real gaps stay, and blocks are removed besides."""
     value = make("air").train.value
     value = value.reshape(-1, value.shape[-1])[:24000]
@@ -76,7 +76,7 @@ def _air(seed: int) -> Table:
     return _remove_blocks(frame, np.random.default_rng([9, seed]))
 
 
-TABLES: dict[str, Callable[[int], Table]] = {
+TABLES: dict[str, Callable[[int], TablePair]] = {
     "station": _station,
     "drifting": _drifting,
     "rain": _rain,
@@ -94,7 +94,7 @@ def _autoregression(factor: np.ndarray, innovations: np.ndarray) -> np.ndarray:
     return value
 
 
-def _remove_blocks(truth: pd.DataFrame, rng: np.random.Generator) -> Table:
+def _remove_blocks(truth: pd.DataFrame, rng: np.random.Generator) -> TablePair:
     """Removes about 15 % of each channel in blocks of 1 to 48 rows."""
     removed = np.zeros(truth.shape, dtype=bool)
     for channel in range(truth.shape[1]):

@@ -450,8 +450,8 @@ def test_an_incomplete_write_leaves_the_old_file_and_no_other(tmp_path, suffix):
     code = (
         "import resource, sys, numpy as np, pyarrow as pa\n"
         "from pathlib import Path\n"
-        "from nrtsi.tables.files import Table, write_table\n"
-        "table = Table(pa.table({'x': np.random.default_rng(0).random(100_000)}))\n"
+        "from nrtsi.tables.files import FileTable, write_table\n"
+        "table = FileTable(pa.table({'x': np.random.default_rng(0).random(100_000)}))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "write_table(Path(sys.argv[1]), table, overwrite=True)\n"
     )
